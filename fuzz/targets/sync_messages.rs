@@ -13,12 +13,13 @@ use slipgate_sync::{Field, ObjectId, ObjectKind, Replica, ReplicaChange, Replica
 const OBJECTS: u16 = 12;
 const MAX_BYTES: usize = 120;
 
-static SCHEMA: LazyLock<(Arc<Schema>, [ObjectKind; 2])> = LazyLock::new(|| {
+static SCHEMA: LazyLock<(Arc<Schema>, [ObjectKind; 3])> = LazyLock::new(|| {
     let mut schema = Schema::builder();
-    let area = [-16.0..16.0, 0.0..16.0, -16.0..16.0];
-    let cube = schema.add(&[Field::vector(area, 512), Field::rotation(9), Field::boolean()]);
+    let area = || [-16.0..16.0, 0.0..16.0, -16.0..16.0];
+    let cube = schema.add(&[Field::vector(area(), 512), Field::rotation(9), Field::boolean()]);
     let counter = schema.add(&[Field::integer(-100, 1_000_000), Field::scalar(0.0..1.0, 1000)]);
-    (Arc::new(schema.build().expect("valid ranges")), [cube, counter])
+    let body = schema.add(&[Field::vector(area(), 512), Field::rest(), Field::velocity(32.0, 64)]);
+    (Arc::new(schema.build().expect("valid ranges")), [cube, counter, body])
 });
 
 fuzz_target!(|input: &[u8]| {
@@ -51,7 +52,7 @@ impl World {
 
     /// Feeds arbitrary bytes to a replica that has objects: a refused message changes nothing.
     fn invented(&mut self, input: &mut Input<'_>) {
-        let (_, [cube, counter]) = *SCHEMA;
+        let (_, [cube, counter, _]) = *SCHEMA;
         for id in 0..OBJECTS / 2 {
             let kind = if id % 2 == 0 { cube } else { counter };
             self.replicator.spawn(ObjectId(id), kind).expect("a free id");
@@ -70,7 +71,7 @@ impl World {
 
     fn shown(&self) -> BTreeMap<ObjectId, String> {
         let text = |object: slipgate_sync::ObjectRef<'_>| {
-            let cube = (object.vector(0), object.rotation(1), object.bool(2));
+            let cube = (object.vector(0), object.rotation(1), object.bool(1), object.bool(2), object.vector(2));
             (object.id(), format!("{:?} {cube:?} {:?} {:?}", object.kind(), object.integer(0), object.scalar(1)))
         };
         self.replica.objects().map(text).collect()
@@ -112,14 +113,8 @@ impl World {
     }
 
     fn deliver(&mut self, bytes: &[u8], tag: u64) {
-        match self.replica.read(bytes) {
-            Ok(_) => self.replicator.on_acknowledged(self.viewer, tag),
-            // A message can come later than the states that it refers to are kept.
-            Err(_) => {
-                self.replicator.on_acknowledged(self.viewer, tag);
-                self.replicator.resync(self.viewer);
-            }
-        }
+        self.replica.read(bytes).expect("a client has all states that a message refers to, however late it comes");
+        self.replicator.on_acknowledged(self.viewer, tag);
         self.poll();
     }
 
@@ -128,12 +123,14 @@ impl World {
         while let Some(operation) = input.operation() {
             let id = ObjectId(u16::from(input.u8()) % OBJECTS);
             let value = input.u8();
-            match operation % 9 {
-                0 | 1 => _ = self.replicator.spawn(id, kinds[usize::from(value % 2)]).err(),
+            match operation % 11 {
+                0 | 1 => _ = self.replicator.spawn(id, kinds[usize::from(value % 3)]).err(),
                 2 => self.replicator.despawn(id),
                 3 | 4 => self.change(id, value, input.u8()),
                 5 => self.replicator.set_weight(self.viewer, id, f32::from(value % 3)),
                 6 => self.commit(u32::from(value % 80) + 1),
+                8 => _ = self.replicator.resync(self.viewer),
+                9 => self.replicator.plan(self.viewer, usize::from(value % 4), 4 + usize::from(input.u8()) % MAX_BYTES),
                 7 => self.send(value, 4 + usize::from(input.u8()) % MAX_BYTES),
                 _ if self.late.is_empty() => {}
                 _ => {
@@ -148,12 +145,14 @@ impl World {
     fn change(&mut self, id: ObjectId, value: u8, other: u8) {
         let (at, turn) = (f32::from(value) / 8.0 - 16.0, f32::from(other) / 256.0);
         let Some(mut object) = self.replicator.object(id) else { return };
-        let is_cube = object.set_vector(0, [at, turn, at * turn]).is_ok();
-        if is_cube && value % 2 == 0 {
+        let has_place = object.set_vector(0, [at, turn, at * turn]).is_ok();
+        if object.set_bool(1, other % 3 == 0).is_ok() {
+            object.set_vector(2, [at, turn, -at]).expect("a body has a velocity");
+        } else if has_place && value % 2 == 0 {
             let half = (1.0 - turn * turn).sqrt();
             object.set_rotation(1, [turn, 0.0, half, 0.0]).expect("a cube has a rotation");
             object.set_bool(2, other % 2 == 0).expect("a cube has a switch");
-        } else if !is_cube {
+        } else if !has_place {
             object.set_integer(0, i32::from(value) * i32::from(other)).expect("a counter has an integer");
         }
     }
@@ -164,7 +163,7 @@ impl World {
             self.deliver(&bytes, tag);
         }
         (0..OBJECTS).for_each(|id| self.replicator.set_weight(self.viewer, ObjectId(id), 1.0));
-        for _ in 0..66 {
+        for _ in 0..130 {
             self.commit(1);
             (0..4).for_each(|_| self.send(0, MAX_BYTES));
         }

@@ -5,67 +5,80 @@ use crate::read_error::StateReadError;
 /// The most bits of an Exp-Golomb prefix. Larger numbers than 32 bits do not occur.
 const MAX_PREFIX: u32 = 32;
 
-/// Writes bits into a buffer.
+/// Writes bits into a buffer. Bits behind the end of the buffer are counted and dropped, so that a writer without a
+/// buffer measures.
 pub(crate) struct BitWriter<'b> {
     buf: &'b mut [u8],
-    bits: usize,
+    /// Bits that are in whole bytes of the buffer.
+    flushed: usize,
+    /// The bits behind them.
+    pending: u64,
+    /// How many bits are pending: fewer than 32 between two calls.
+    pending_bits: u32,
 }
 
 impl<'b> BitWriter<'b> {
     pub(crate) const fn new(buf: &'b mut [u8]) -> Self {
-        Self { buf, bits: 0 }
-    }
-
-    /// Continues behind `bits` bits that an earlier writer wrote.
-    pub(crate) const fn resume(buf: &'b mut [u8], bits: usize) -> Self {
-        Self { buf, bits }
+        Self { buf, flushed: 0, pending: 0, pending_bits: 0 }
     }
 
     /// Returns the number of bits written so far, also of those that found no room.
     pub(crate) const fn bits(&self) -> usize {
-        self.bits
+        self.flushed + self.pending_bits as usize
     }
 
-    /// Writes the lowest `count` bits of a value. Bits behind the end of the buffer are counted and dropped.
-    pub(crate) fn write(&mut self, mut value: u32, mut count: u32) {
-        while count > 0 {
-            let offset = (self.bits % 8) as u32;
-            let taken = (8 - offset).min(count);
-            let part = (value & ((1 << taken) - 1)) << offset;
-            if let Some(byte) = self.buf.get_mut(self.bits / 8) {
-                // The first bit of a byte clears the rest, so that a buffer may hold anything before.
-                *byte = if offset == 0 { part as u8 } else { *byte | part as u8 };
-            }
-            value >>= taken;
-            count -= taken;
-            self.bits += taken as usize;
+    /// Writes the lowest `count` bits of a value, at most 32.
+    pub(crate) fn write(&mut self, value: u32, count: u32) {
+        debug_assert!(count <= 32, "a value has 32 bits");
+        let value = u64::from(value) & ((1 << count) - 1);
+        self.pending |= value << self.pending_bits;
+        self.pending_bits += count;
+        if self.pending_bits >= 32 {
+            self.flush(4);
         }
+    }
+
+    /// Moves pending bits into the next `count` bytes of the buffer.
+    fn flush(&mut self, count: usize) {
+        let start = self.flushed / 8;
+        let bytes = self.pending.to_le_bytes();
+        if let (Some(to), Some(from)) = (self.buf.get_mut(start..start + count), bytes.get(..count)) {
+            to.copy_from_slice(from);
+        } else if let Some(to) = self.buf.get_mut(start..) {
+            to.iter_mut().zip(bytes).for_each(|(to, from)| *to = from);
+        }
+        self.flushed += count * 8;
+        self.pending = self.pending.checked_shr(count as u32 * 8).unwrap_or(0);
+        self.pending_bits = self.pending_bits.saturating_sub(count as u32 * 8);
+    }
+
+    /// Writes the last bits, and zeros up to the end of their byte. Returns the number of bits without these zeros.
+    pub(crate) fn finish(mut self) -> usize {
+        let bits = self.bits();
+        self.flush((self.pending_bits as usize).div_ceil(8));
+        bits
     }
 
     /// Writes an Exp-Golomb number of order `k`: zeros, then the number plus 2^k from its highest bit.
     pub(crate) fn write_number(&mut self, value: u32, k: u32) {
         let shifted = u64::from(value) + (1 << k);
-        let width = u64::BITS - shifted.leading_zeros();
-        self.write_zeros(width - 1 - k);
+        let low_bits = u64::BITS - 1 - shifted.leading_zeros();
+        self.write(0, low_bits - k);
         self.write(1, 1);
-        let low = shifted & !(1 << (width - 1));
-        self.write(low as u32, (width - 1).min(32));
+        self.write((shifted & !(1 << low_bits)) as u32, low_bits.min(32));
     }
 
-    fn write_zeros(&mut self, count: u32) {
-        self.write(0, count);
-    }
-
-    /// Copies `count` bits that start at bit `start` of another buffer.
-    pub(crate) fn copy(&mut self, from: &[u8], start: usize, count: usize) {
-        let mut reader = BitReader { bytes: from, pos: start };
-        let mut left = count;
-        while left > 0 {
-            let width = left.min(32);
-            // The copied bits were written before, so they are there.
-            let Ok(value) = reader.read(width as u32) else { return };
-            self.write(value, width as u32);
-            left -= width;
+    /// Copies `count` bits from the start of other bytes.
+    pub(crate) fn copy(&mut self, from: &[u8], count: usize) {
+        let mut left = count as u32;
+        for word in from.chunks(4) {
+            if left == 0 {
+                return;
+            }
+            let mut bytes = [0; 4];
+            bytes.iter_mut().zip(word).for_each(|(to, from)| *to = *from);
+            self.write(u32::from_le_bytes(bytes), left.min(32));
+            left -= left.min(32);
         }
     }
 }
@@ -97,7 +110,21 @@ impl<'b> BitReader<'b> {
     }
 
     const fn remaining(&self) -> usize {
-        self.bytes.len() * 8 - self.pos
+        self.bytes.len().saturating_mul(8).saturating_sub(self.pos)
+    }
+
+    /// Returns the next bits, at least 57 of them; those behind the end are zero.
+    fn peek(&self) -> u64 {
+        let start = self.pos / 8;
+        let mut window = [0; 8];
+        match self.bytes.get(start..start + 8) {
+            Some(bytes) => window.copy_from_slice(bytes),
+            None => {
+                let rest = self.bytes.get(start..).unwrap_or(&[]);
+                window.iter_mut().zip(rest).for_each(|(to, from)| *to = *from);
+            }
+        }
+        u64::from_le_bytes(window) >> (self.pos % 8)
     }
 
     /// Reads `count` bits, at most 32.
@@ -105,16 +132,9 @@ impl<'b> BitReader<'b> {
         if self.remaining() < count as usize {
             return Err(StateReadError::Cut);
         }
-        let (mut value, mut have) = (0_u32, 0);
-        while have < count {
-            let byte = u32::from(self.bytes.get(self.pos / 8).copied().unwrap_or(0));
-            let offset = (self.pos % 8) as u32;
-            let taken = (8 - offset).min(count - have);
-            value |= ((byte >> offset) & ((1 << taken) - 1)) << have;
-            have += taken;
-            self.pos += taken as usize;
-        }
-        Ok(value)
+        let value = self.peek() & ((1 << count) - 1);
+        self.pos += count as usize;
+        Ok(value as u32)
     }
 
     pub(crate) fn read_bit(&mut self) -> Result<bool, StateReadError> {
@@ -123,17 +143,15 @@ impl<'b> BitReader<'b> {
 
     /// Reads an Exp-Golomb number of order `k`.
     pub(crate) fn read_number(&mut self, k: u32) -> Result<u32, StateReadError> {
-        let mut zeros = 0;
-        while !self.read_bit()? {
-            zeros += 1;
-            if zeros > MAX_PREFIX {
-                return Err(StateReadError::OutOfRange);
-            }
-        }
+        let zeros = self.peek().trailing_zeros();
         let width = zeros + k;
+        if zeros as usize >= self.remaining() && self.remaining() <= MAX_PREFIX as usize {
+            return Err(StateReadError::Cut);
+        }
         if width > 32 {
             return Err(StateReadError::OutOfRange);
         }
+        self.pos += zeros as usize + 1;
         let low = u64::from(self.read(width)?);
         let value = (low | 1 << width) - (1 << k);
         u32::try_from(value).map_err(|_| StateReadError::OutOfRange)
@@ -164,6 +182,7 @@ mod tests {
                 expected += number_bits(*value, *k) as usize;
             }
             prop_assert_eq!(writer.bits(), expected);
+            prop_assert_eq!(writer.finish(), expected);
             let mut reader = BitReader::new(&buf);
             for (value, k) in values {
                 prop_assert_eq!(reader.read_number(k), Ok(value));
@@ -176,15 +195,27 @@ mod tests {
         }
 
         #[test]
-        fn copies_are_equal_bit_by_bit(bytes in any::<[u8; 20]>(), start in 0..60_usize, count in 0..90_usize) {
-            let mut buf = [0; 20];
+        fn copies_are_equal_bit_by_bit(bytes in any::<[u8; 20]>(), offset in 0..32_u32, count in 0..160_usize) {
+            let mut buf = [0xff; 24];
             let mut writer = BitWriter::new(&mut buf);
-            writer.write(5, 3);
-            writer.copy(&bytes, start, count);
+            writer.write(u32::MAX, offset);
+            writer.copy(&bytes, count);
+            prop_assert_eq!(writer.finish(), offset as usize + count);
             let bit = |bytes: &[u8], index: usize| bytes[index / 8] >> (index % 8) & 1;
             for index in 0..count {
-                prop_assert_eq!(bit(&buf, 3 + index), bit(&bytes, start + index));
+                prop_assert_eq!(bit(&buf, offset as usize + index), bit(&bytes, index));
             }
+        }
+
+        #[test]
+        fn writer_drops_and_counts_what_finds_no_room(values in prop::collection::vec(any::<u32>(), 0..9)) {
+            let (mut buf, mut large) = ([0; 5], [0; 36]);
+            for buf in [&mut buf[..], &mut large[..]] {
+                let mut writer = BitWriter::new(buf);
+                values.iter().for_each(|value| writer.write(*value, 29));
+                prop_assert_eq!(writer.finish(), values.len() * 29);
+            }
+            prop_assert_eq!(&buf[..], &large[..5]);
         }
     }
 

@@ -14,7 +14,8 @@
 //!
 //! The crate has no sockets, clocks, threads or callbacks, and knows neither entities nor physics. It needs nothing
 //! else of Slipgate: any transport will do that reports which messages arrived. Memory is bounded by the limits of
-//! [`Replicator::new`] and [`Replica::new`], and after the first messages nothing is allocated.
+//! [`Replicator::new`] and [`Replica::new`]: it grows with the ids that are used and with the messages on their way, and
+//! then nothing is allocated.
 //!
 //! The specification of the format is `specs/sync-1.md`; the code cites its sections: §6.4.
 
@@ -31,6 +32,7 @@ struct SyncReadme;
 
 mod bits;
 mod commits;
+mod id_set;
 mod object;
 mod priority;
 mod quantize;

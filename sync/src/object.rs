@@ -33,14 +33,14 @@ pub struct ObjectMut<'s> {
 }
 
 impl ObjectMut<'_> {
-    /// Sets a field of [`Field::boolean`](crate::Field::boolean).
+    /// Sets a field of [`Field::boolean`](crate::Field::boolean) or [`Field::rest`](crate::Field::rest).
     ///
     /// # Errors
     ///
     /// [`WrongField`] if the field has another type.
     pub fn set_bool(&mut self, field: usize, value: bool) -> Result<&mut Self, WrongField> {
         match self.layout.field(field) {
-            Some((start, FieldShape::Bool)) => Ok(self.store(start, &[i32::from(value)])),
+            Some((start, FieldShape::Bool | FieldShape::Rest)) => Ok(self.store(start, &[i32::from(value)])),
             _ => Err(WrongField { field }),
         }
     }
@@ -70,14 +70,19 @@ impl ObjectMut<'_> {
         }
     }
 
-    /// Sets a field of [`Field::vector`](crate::Field::vector). Numbers outside of the ranges become the nearest ones.
+    /// Sets a field of [`Field::vector`](crate::Field::vector) or [`Field::velocity`](crate::Field::velocity). Numbers
+    /// outside of the ranges become the nearest ones. The velocities of an object at rest become zero at the next
+    /// [`Replicator::commit`](crate::Replicator::commit).
     ///
     /// # Errors
     ///
     /// [`WrongField`] if the field has another type.
     pub fn set_vector(&mut self, field: usize, [x, y, z]: [f32; 3]) -> Result<&mut Self, WrongField> {
         match self.layout.field(field) {
-            Some((start, FieldShape::Vector([x_axis, y_axis, z_axis]))) => {
+            Some((
+                start,
+                FieldShape::Vector([x_axis, y_axis, z_axis]) | FieldShape::Velocity([x_axis, y_axis, z_axis]),
+            )) => {
                 let words = [quantize::step(x_axis, x), quantize::step(y_axis, y), quantize::step(z_axis, z)];
                 Ok(self.store(start, &words))
             }
@@ -136,11 +141,11 @@ impl ObjectRef<'_> {
         self.tick
     }
 
-    /// Returns the value of a boolean field.
+    /// Returns the value of a boolean field, or of a field of rest.
     #[must_use]
     pub fn bool(&self, field: usize) -> Option<bool> {
         match self.layout.field(field)? {
-            (start, FieldShape::Bool) => Some(self.word(start) == 1),
+            (start, FieldShape::Bool | FieldShape::Rest) => Some(self.word(start) == 1),
             _ => None,
         }
     }
@@ -163,11 +168,11 @@ impl ObjectRef<'_> {
         }
     }
 
-    /// Returns the value of a vector field.
+    /// Returns the value of a vector or velocity field.
     #[must_use]
     pub fn vector(&self, field: usize) -> Option<[f32; 3]> {
         match self.layout.field(field)? {
-            (start, FieldShape::Vector([x, y, z])) => Some([
+            (start, FieldShape::Vector([x, y, z]) | FieldShape::Velocity([x, y, z])) => Some([
                 quantize::value(x, self.word(start)),
                 quantize::value(y, self.word(start + 1)),
                 quantize::value(z, self.word(start + 2)),

@@ -8,6 +8,8 @@ use core::fmt;
 pub enum StateReadError {
     /// The message ends inside of a record.
     Cut,
+    /// The message has only the lowest bits of its tick, and this replica has read no message before. Or the tick is 0.
+    UnknownTick,
     /// A number is larger than its field allows.
     OutOfRange,
     /// The id is not below the limit of this replica.
@@ -22,6 +24,7 @@ impl fmt::Display for StateReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Cut => "the message ends inside of a record",
+            Self::UnknownTick => "the message does not say which tick it describes",
             Self::OutOfRange => "a number is larger than its field allows",
             Self::UnknownObject => "the id is above the limit of this replica",
             Self::UnknownKind => "the schema has no such kind",

@@ -7,6 +7,12 @@ use crate::schema::{FieldShape, KindLayout, MAX_WORDS};
 /// The oldest state, in ticks before the record, from which a baseline's motion is continued. Both ends have it then.
 pub(crate) const MAX_MOTION_TICKS: u32 = 63;
 
+/// The order of the numbers that say how many ids are left out (§6.3).
+pub(crate) const GAP_ORDER: u32 = 1;
+
+/// How far a client moves an object on that it has no newer state of, in ticks: 100 ms at 60 ticks a second.
+const MAX_EXTRAPOLATED_TICKS: u32 = 6;
+
 /// The words of an object; those behind its kind's words are zero.
 pub(crate) type WordBuf = [i32; MAX_WORDS];
 
@@ -49,18 +55,29 @@ impl KnownState<'_> {
         let before = self.before.filter(|(before, _)| before.get(start) == self.words.get(start));
         Self { before, ..self }
     }
+
+    /// Returns the state without its motion, if it is at rest.
+    fn without_motion_at_rest(self, layout: &KindLayout) -> Self {
+        if layout.is_at_rest(self.words) { Self { before: None, ..self } } else { self }
+    }
 }
 
 pub(crate) fn write_whole(writer: &mut BitWriter<'_>, layout: &KindLayout, words: &[i32]) {
-    for (word, value) in words.iter().enumerate().take(layout.words()) {
-        writer.write(*value as u32, layout.width(word));
+    let is_at_rest = layout.is_at_rest(words);
+    for (start, shape) in layout.fields().filter(|(_, shape)| !(is_at_rest && shape.is_absent_at_rest())) {
+        for (word, value) in (start..).zip(words.get(start..start + shape.words()).unwrap_or(&[])) {
+            writer.write(*value as u32, layout.width(word));
+        }
     }
 }
 
 pub(crate) fn read_whole(reader: &mut BitReader<'_>, layout: &KindLayout) -> Result<WordBuf, StateReadError> {
     let mut words = [0; MAX_WORDS];
-    for (word, value) in words.iter_mut().enumerate().take(layout.words()) {
-        *value = read_word(reader, layout, word)?;
+    for (start, shape) in layout.fields() {
+        let is_absent = shape.is_absent_at_rest() && layout.is_at_rest(&words);
+        for (word, value) in (start..).zip(words.iter_mut().skip(start).take(shape.words())) {
+            *value = if is_absent { layout.zero(word) } else { read_word(reader, layout, word)? };
+        }
     }
     Ok(words)
 }
@@ -92,15 +109,11 @@ fn predictions(
             found[0] = known.hold(start);
             found
         }
-        FieldShape::Bool | FieldShape::Integer { .. } | FieldShape::Scalar(_) => words.map(|word| known.hold(word)),
-    }
-}
-
-const fn words_of(shape: &FieldShape) -> usize {
-    match shape {
-        FieldShape::Vector(_) => 3,
-        FieldShape::Rotation { .. } => 4,
-        FieldShape::Bool | FieldShape::Integer { .. } | FieldShape::Scalar(_) => 1,
+        FieldShape::Bool
+        | FieldShape::Rest
+        | FieldShape::Integer { .. }
+        | FieldShape::Scalar(_)
+        | FieldShape::Velocity(_) => words.map(|word| known.hold(word)),
     }
 }
 
@@ -112,9 +125,11 @@ pub(crate) fn write_delta(
     known: KnownState<'_>,
     tick: u32,
 ) {
-    for (start, shape) in layout.fields() {
+    let known = known.without_motion_at_rest(layout);
+    let is_at_rest = layout.is_at_rest(words);
+    for (start, shape) in layout.fields().filter(|(_, shape)| !(is_at_rest && shape.is_absent_at_rest())) {
         let predicted = predictions(shape, start, layout, known, tick);
-        let own = words.get(start..start + words_of(shape)).unwrap_or(&[]);
+        let own = words.get(start..start + shape.words()).unwrap_or(&[]);
         let is_as_predicted = own.iter().zip(&predicted).all(|(word, predicted)| *word == predicted.value);
         writer.write(u32::from(!is_as_predicted), 1);
         if is_as_predicted {
@@ -122,7 +137,7 @@ pub(crate) fn write_delta(
         }
         match shape {
             // The flag says it all: the other value.
-            FieldShape::Bool => {}
+            FieldShape::Bool | FieldShape::Rest => {}
             FieldShape::Rotation { .. } if own.first() != Some(&predicted[0].value) => {
                 writer.write(1, 1);
                 (start..).zip(own).for_each(|(word, value)| writer.write(*value as u32, layout.width(word)));
@@ -149,16 +164,22 @@ pub(crate) fn read_delta(
     known: KnownState<'_>,
     tick: u32,
 ) -> Result<WordBuf, StateReadError> {
+    let known = known.without_motion_at_rest(layout);
     let mut words = [0; MAX_WORDS];
     for (start, shape) in layout.fields() {
+        let is_absent = shape.is_absent_at_rest() && layout.is_at_rest(&words);
+        let own = words.get_mut(start..start + shape.words()).unwrap_or(&mut []);
+        if is_absent {
+            (start..).zip(own).for_each(|(index, word)| *word = layout.zero(index));
+            continue;
+        }
         let predicted = predictions(shape, start, layout, known, tick);
-        let own = words.get_mut(start..start + words_of(shape)).unwrap_or(&mut []);
         own.iter_mut().zip(&predicted).for_each(|(word, predicted)| *word = predicted.value);
         if !reader.read_bit()? {
             continue;
         }
         match shape {
-            FieldShape::Bool => own.iter_mut().for_each(|word| *word = 1 - *word),
+            FieldShape::Bool | FieldShape::Rest => own.iter_mut().for_each(|word| *word = 1 - *word),
             FieldShape::Rotation { .. } if reader.read_bit()? => {
                 for (word, value) in (start..).zip(own) {
                     *value = read_word(reader, layout, word)?;
@@ -188,8 +209,21 @@ fn read_corrections(
     Ok(())
 }
 
-/// Returns the error between two states of a kind, in units of its fields.
-pub(crate) fn error_between(layout: &KindLayout, words: &[i32], others: &[i32]) -> f32 {
-    let parts = words.iter().zip(others).zip(&layout.steps);
-    parts.map(|((word, other), step)| word.abs_diff(*other) as f32 * step).sum()
+/// Returns the distance in units of its fields between a state and what a client shows, which is an earlier state
+/// whose vectors have moved on since, at the speed between it and the state before it.
+pub(crate) fn error_between(layout: &KindLayout, words: &[i32], shown: KnownState<'_>, tick: u32) -> f32 {
+    let moved_ticks = (tick - shown.tick).min(MAX_EXTRAPOLATED_TICKS) as f32;
+    let mut error = 0.0;
+    for (start, shape) in layout.fields() {
+        for word in start..start + shape.words() {
+            let at = |words: &[i32]| words.get(word).copied().unwrap_or(0);
+            let mut missing = (at(words) - at(shown.words)) as f32;
+            if let (FieldShape::Vector(_), Some((before, before_tick))) = (shape, shown.before) {
+                let ticks = shown.tick.saturating_sub(before_tick).max(1) as f32;
+                missing -= (at(shown.words) - at(before)) as f32 * moved_ticks / ticks;
+            }
+            error += missing.abs() * layout.steps.get(word).copied().unwrap_or(0.0);
+        }
+    }
+    error
 }

@@ -8,15 +8,11 @@ use alloc::vec::Vec;
 
 use self::states::{StateTable, StoredState};
 use crate::bits::BitReader;
+use crate::commits::MAX_AGE;
 use crate::object::{ObjectId, ObjectRef};
 use crate::read_error::StateReadError;
-use crate::record::{self, KnownState, MAX_MOTION_TICKS, WordBuf};
+use crate::record::{self, GAP_ORDER, KnownState, MAX_MOTION_TICKS, WordBuf};
 use crate::schema::{MAX_WORDS, ObjectKind, Schema};
-
-/// The tick of the first message is taken as this plus its 16 bits, so that earlier ticks have numbers too.
-const FIRST_TICKS: u32 = 1 << 16;
-/// The order of the numbers that say how many ids are left out.
-const GAP_ORDER: u32 = 1;
 
 /// The reason why an object is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -54,7 +50,7 @@ pub enum ReplicaChange {
 /// What a record says of an object.
 #[derive(Clone, Copy, Debug)]
 enum RecordContent {
-    State { kind: ObjectKind, generation: u8, base: Option<u32>, words: WordBuf },
+    State { kind: ObjectKind, generation: u8, base_age: u8, words: WordBuf },
     Gone(GoneReason),
 }
 
@@ -72,6 +68,8 @@ struct ReplicaObject {
     present: Option<(ObjectKind, u8)>,
     reason: GoneReason,
     reported: Option<(ObjectKind, u8)>,
+    /// Whether the object that was reported is gone, and the present one is another one.
+    is_replaced: bool,
     is_dirty: bool,
     words: WordBuf,
 }
@@ -82,6 +80,7 @@ impl ReplicaObject {
         present: None,
         reason: GoneReason::Despawned,
         reported: None,
+        is_replaced: false,
         is_dirty: false,
         words: [0; MAX_WORDS],
     };
@@ -121,14 +120,15 @@ pub struct Replica {
     objects: Vec<ReplicaObject>,
     states: StateTable,
     newest: Option<u32>,
-    /// The records of the message that is read: applied only if all are valid.
+    /// The records of the last message, and its tick: applied only if all are valid.
     parsed: Vec<ParsedRecord>,
+    parsed_tick: u32,
     dirty: Vec<u16>,
 }
 
 impl Replica {
-    /// Returns a replica without objects. `max_objects` is the server's limit; memory for 64 states of each object is
-    /// allocated at once.
+    /// Returns a replica without objects. `max_objects` is the server's limit. Memory for the states of an id is
+    /// allocated when an object has it for the first time, and grows up to 512 states.
     #[must_use]
     pub fn new(schema: Arc<Schema>, max_objects: u16) -> Self {
         let objects = usize::from(max_objects);
@@ -137,13 +137,14 @@ impl Replica {
             states: StateTable::new(objects, schema.max_words()),
             newest: None,
             parsed: Vec::with_capacity(objects),
+            parsed_tick: 0,
             dirty: Vec::with_capacity(objects),
             schema,
         }
     }
 
-    /// Reads a message. Returns the server's tick that it describes, of which the wire has 16 bits. Messages may come
-    /// in any order and more than once.
+    /// Reads a message. Returns the server's tick that it describes. Messages may come in any order and more than once.
+    /// One that comes more than 255 ticks late is not applied: the server knows that too.
     ///
     /// # Errors
     ///
@@ -151,34 +152,63 @@ impl Replica {
     /// acknowledged the message all the same, so the server must be asked to call
     /// [`Replicator::resync`](crate::Replicator::resync).
     pub fn read(&mut self, message: &[u8]) -> Result<u32, StateReadError> {
-        let mut reader = BitReader::new(message);
-        let tick = self.unwrap_tick(reader.read(16)?);
-        let base = reader.read(8)?;
         self.parsed.clear();
-        let mut next = 0;
-        while !reader.is_at_padding() {
-            let object = reader.read_number(GAP_ORDER)? as usize + next;
-            if object >= self.objects.len() {
-                return Err(StateReadError::UnknownObject);
-            }
-            next = object + 1;
-            let content = self.read_record(&mut reader, object, tick, base)?;
-            self.parsed.push(ParsedRecord { object, content });
+        let mut reader = BitReader::new(message);
+        let tick = self.read_tick(&mut reader)?;
+        if self.newest.is_some_and(|newest| newest.saturating_sub(tick) > MAX_AGE) {
+            return Ok(tick);
         }
-        self.newest = self.newest.max(Some(tick));
+        let records = self.read_records(&mut reader, tick);
+        if records.is_err() {
+            self.parsed.clear();
+        }
+        records?;
+        self.parsed_tick = tick;
+        let newest = self.newest.map_or(tick, |newest| newest.max(tick));
+        self.newest = Some(newest);
         for index in 0..self.parsed.len() {
             if let Some(record) = self.parsed.get(index).copied() {
-                self.apply(record, tick);
+                self.apply(record, tick, newest);
             }
         }
         Ok(tick)
     }
 
-    /// Returns the tick with these lowest 16 bits that is nearest to the newest one.
-    fn unwrap_tick(&self, low: u32) -> u32 {
-        let Some(newest) = self.newest else { return FIRST_TICKS + low };
-        let ahead = (low as u16).wrapping_sub(newest as u16) as i16;
-        newest.saturating_add_signed(i32::from(ahead)).max(1)
+    /// Reads the tick: all of its bits, or the lowest 16 bits of the one that is nearest to the newest tick.
+    fn read_tick(&self, reader: &mut BitReader<'_>) -> Result<u32, StateReadError> {
+        let low = reader.read(16)?;
+        let tick = if reader.read_bit()? {
+            reader.read(16)? << 16 | low
+        } else {
+            let newest = self.newest.ok_or(StateReadError::UnknownTick)?;
+            let ahead = (low as u16).wrapping_sub(newest as u16) as i16;
+            newest.checked_add_signed(i32::from(ahead)).ok_or(StateReadError::UnknownTick)?
+        };
+        if tick == 0 { Err(StateReadError::UnknownTick) } else { Ok(tick) }
+    }
+
+    fn read_records(&mut self, reader: &mut BitReader<'_>, tick: u32) -> Result<(), StateReadError> {
+        let base = reader.read(8)?;
+        let mut next = 0;
+        while !reader.is_at_padding() {
+            let gap = reader.read_number(GAP_ORDER)?;
+            let object = usize::try_from(gap).ok().and_then(|gap| gap.checked_add(next));
+            let object = object.filter(|id| *id < self.objects.len()).ok_or(StateReadError::UnknownObject)?;
+            next = object + 1;
+            let content = self.read_record(reader, object, tick, base)?;
+            self.parsed.push(ParsedRecord { object, content });
+        }
+        Ok(())
+    }
+
+    /// Returns the objects that the last message described, with their states at its tick, in the order of their ids.
+    /// Empty if it was refused or came too late.
+    pub fn last_message(&self) -> impl Iterator<Item = ObjectRef<'_>> {
+        self.parsed.iter().filter_map(|record| {
+            let RecordContent::State { kind, words, .. } = &record.content else { return None };
+            let layout = self.schema.layout(*kind)?;
+            Some(ObjectRef { layout, words, id: ObjectId(record.object as u16), kind: *kind, tick: self.parsed_tick })
+        })
     }
 
     fn read_record(
@@ -203,7 +233,7 @@ impl Replica {
         let generation = reader.read(4)? as u8;
         let layout = self.schema.layout(kind).ok_or(StateReadError::UnknownKind)?;
         let words = record::read_whole(reader, layout)?;
-        Ok(RecordContent::State { kind, generation, base: None, words })
+        Ok(RecordContent::State { kind, generation, base_age: 0, words })
     }
 
     fn read_delta(
@@ -216,7 +246,8 @@ impl Replica {
         let base = tick.checked_sub(age).filter(|_| age > 0).ok_or(StateReadError::MissingBaseline)?;
         let known = self.states.get(object, base).ok_or(StateReadError::MissingBaseline)?;
         let layout = self.schema.layout(known.kind).ok_or(StateReadError::UnknownKind)?;
-        let before = known.base.filter(|before| tick - before <= MAX_MOTION_TICKS);
+        let before = base.checked_sub(u32::from(known.base_age)).filter(|before| *before < base);
+        let before = before.filter(|before| tick - before <= MAX_MOTION_TICKS);
         // The server continues the motion, so a client that has forgotten it cannot read the record.
         let before = match before {
             Some(before) => Some((self.states.words(object, before).ok_or(StateReadError::MissingBaseline)?, before)),
@@ -224,13 +255,13 @@ impl Replica {
         };
         let words = self.states.words(object, base).ok_or(StateReadError::MissingBaseline)?;
         let words = record::read_delta(reader, layout, KnownState { words, tick: base, before }, tick)?;
-        Ok(RecordContent::State { kind: known.kind, generation: known.generation, base: Some(base), words })
+        Ok(RecordContent::State { kind: known.kind, generation: known.generation, base_age: age as u8, words })
     }
 
-    fn apply(&mut self, record: ParsedRecord, tick: u32) {
+    fn apply(&mut self, record: ParsedRecord, tick: u32, newest: u32) {
         let Some(object) = self.objects.get_mut(record.object) else { return };
-        if let RecordContent::State { kind, generation, base, words } = record.content {
-            self.states.add(record.object, StoredState { tick, base, kind, generation }, &words);
+        if let RecordContent::State { kind, generation, base_age, words } = record.content {
+            self.states.add(record.object, StoredState { tick, base_age, kind, generation }, &words, newest);
         }
         // A record that comes late is a baseline only: a newer one, perhaps of a removal, is shown.
         if object.newest.is_some_and(|newest| newest >= tick) {
@@ -239,9 +270,17 @@ impl Replica {
         object.newest = Some(tick);
         match record.content {
             RecordContent::State { kind, generation, words, .. } => {
+                // A new object takes over the id only after the one before was removed.
+                if object.present.is_some_and(|before| before != (kind, generation)) {
+                    (object.reason, object.is_replaced) = (GoneReason::Despawned, true);
+                }
                 (object.present, object.words) = (Some((kind, generation)), words);
             }
-            RecordContent::Gone(reason) => (object.present, object.reason) = (None, reason),
+            RecordContent::Gone(reason) => {
+                if object.present.take().is_some() {
+                    (object.reason, object.is_replaced) = (reason, true);
+                }
+            }
         }
         if !object.is_dirty {
             object.is_dirty = true;
@@ -249,14 +288,15 @@ impl Replica {
         }
     }
 
-    /// Returns the next change since the last call. An object with several changes is returned once. If its
-    /// id was used again, it is gone first, and then the other one appears.
+    /// Returns the next change since the last call. An object with several changes is returned once. If it
+    /// was gone meanwhile, it is gone first, and then the other one appears.
     pub fn poll(&mut self) -> Option<ReplicaChange> {
         loop {
             let id = *self.dirty.last()?;
             let object = self.objects.get_mut(usize::from(id))?;
             let (reported, present) = (object.reported, object.present);
-            if reported.is_some() && reported != present {
+            let is_replaced = core::mem::take(&mut object.is_replaced);
+            if reported.is_some() && is_replaced {
                 // The new object is reported by the next call.
                 object.reported = None;
                 return Some(ReplicaChange::Gone { id: ObjectId(id), reason: object.reason });

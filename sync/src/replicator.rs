@@ -2,6 +2,7 @@
 
 mod encodings;
 mod selection;
+mod turn;
 mod viewer;
 
 use alloc::boxed::Box;
@@ -10,21 +11,21 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 
-use self::encodings::{EncodedBody, Encodings, KnownCommits};
-use self::selection::{GAP_ORDER, PlannedRecord, RecordForm, Selection};
-use self::viewer::{SentObject, ViewedObject, Viewer};
-use crate::bits::BitWriter;
+use self::encodings::Encodings;
+use self::selection::{Room, Selection};
+use self::turn::{Turn, sent_record};
+use self::viewer::Viewer;
 use crate::commits::{CommitNumber, Commits};
+use crate::id_set::IdSet;
 use crate::object::{ObjectId, ObjectMut};
 use crate::priority::Priorities;
 use crate::schema::{ObjectKind, Schema};
 
-/// The oldest baseline that a record can name, in ticks.
-const MAX_AGE: u32 = 255;
-/// Commits without a change after which an object counts as at rest.
-const REST_COMMITS: u32 = 10;
 /// The most numbers that tell objects with one id apart (§6.3).
 const GENERATIONS: u8 = 16;
+/// Commits after which all objects of a client are looked at again: a message may have got lost without a report.
+const COMMITS_PER_REVIEW: CommitNumber = 64;
+const DEFAULT_TICKS_PER_SECOND: u16 = 60;
 
 /// A client of a [`Replicator`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -120,30 +121,41 @@ struct ViewerSlot {
 pub struct Replicator {
     schema: Arc<Schema>,
     priorities: Priorities,
+    ticks_per_second: u16,
     objects: Vec<ReplicatedObject>,
+    /// All ids that were ever used are below this one.
+    end: usize,
     /// The words of all objects, as the game has set them.
     words: Vec<i32>,
+    /// The objects that changed at the newest commit.
+    changed: IdSet,
     commits: Commits,
     encodings: Encodings,
     selection: Selection,
+    /// The client and the commit of the selection, unless anything happened since.
+    planned_for: Option<(ViewerId, CommitNumber)>,
     viewers: Vec<ViewerSlot>,
     max_viewers: usize,
 }
 
 impl Replicator {
-    /// Returns a replicator without objects and clients. Ids must be below `max_objects`. Memory for `max_objects`
-    /// objects at 64 commits is allocated at once, and that of a client when it is added.
+    /// Returns a replicator without objects and clients. Ids must be below `max_objects`. Memory of the objects is
+    /// allocated at their first use, and that of a client when it is added. It is bounded: the guide has the figures.
     #[must_use]
     pub fn new(schema: Arc<Schema>, max_objects: u16, max_viewers: u16) -> Self {
         let (objects, words) = (usize::from(max_objects), schema.max_words());
         let free = ReplicatedObject { kind: ObjectKind(0), is_live: false, generation: 0, changed: 0 };
         Self {
             priorities: Priorities::default(),
+            ticks_per_second: DEFAULT_TICKS_PER_SECOND,
             objects: vec![free; objects],
+            end: 0,
             words: vec![0; objects * words],
-            commits: Commits::new(objects, words),
-            encodings: Encodings::new(objects, schema.max_body_bits()),
+            changed: IdSet::new(objects),
+            commits: Commits::new(words),
+            encodings: Encodings::new(objects),
             selection: Selection::new(objects),
+            planned_for: None,
             viewers: Vec::new(),
             max_viewers: usize::from(max_viewers),
             schema,
@@ -157,15 +169,21 @@ impl Replicator {
         self
     }
 
-    /// Adds an object and returns it, with all fields at their smallest values. Clients get it after the next commit.
+    /// Sets the number of ticks of a second, which is 60 by default. At least 1.
+    #[must_use]
+    pub const fn with_ticks_per_second(mut self, ticks: u16) -> Self {
+        self.ticks_per_second = if ticks == 0 { 1 } else { ticks };
+        self
+    }
+
+    /// Adds an object and returns it, with zero velocities, and all other fields at their smallest values. Clients get
+    /// it after the next commit.
     ///
     /// # Errors
     ///
     /// [`ReplicatorError::IdTooLarge`], [`ReplicatorError::IdInUse`] or [`ReplicatorError::UnknownKind`].
     pub fn spawn(&mut self, id: ObjectId, kind: ObjectKind) -> Result<ObjectMut<'_>, ReplicatorError> {
-        if self.schema.layout(kind).is_none() {
-            return Err(ReplicatorError::UnknownKind);
-        }
+        let layout = self.schema.layout(kind).ok_or(ReplicatorError::UnknownKind)?;
         let index = usize::from(id.0);
         let object = self.objects.get_mut(index).ok_or(ReplicatorError::IdTooLarge)?;
         if object.is_live {
@@ -173,12 +191,17 @@ impl Replicator {
         }
         let generation = (object.generation + 1) % GENERATIONS;
         *object = ReplicatedObject { kind, is_live: true, generation, changed: 0 };
-        for slot in &mut self.viewers {
-            if let Some(viewed) = slot.viewer.objects.get_mut(index) {
-                viewed.forget(self.commits.newest());
-            }
-        }
+        let words = self.words.iter_mut().skip(index * self.schema.max_words());
+        words.zip(layout.first_words()).for_each(|(word, first)| *word = *first);
+        self.end = self.end.max(index + 1);
+        self.on_replaced(index, true);
         self.object(id).ok_or(ReplicatorError::IdTooLarge)
+    }
+
+    fn on_replaced(&mut self, index: usize, is_spawn: bool) {
+        self.planned_for = None;
+        let newest = self.commits.newest();
+        self.viewers.iter_mut().for_each(|slot| slot.viewer.on_replaced(index, newest, is_spawn));
     }
 
     /// Returns an object, to change it. `None` if it does not exist.
@@ -199,29 +222,46 @@ impl Replicator {
         if let Some(words) = self.words.get_mut(index * size..(index + 1) * size) {
             words.fill(0);
         }
+        self.on_replaced(index, false);
     }
 
     /// Makes the objects' present values the state of this tick, which messages then describe. Ticks may be left out.
-    /// Deltas refer to the last 64 commits and 255 ticks.
+    /// Differences refer to commits of the last 255 ticks.
     ///
     /// # Errors
     ///
     /// [`ReplicatorError::TickNotLater`] if the tick is 0, or not larger than that of the commit before.
     pub fn commit(&mut self, tick: u32) -> Result<(), ReplicatorError> {
-        let newest = self.commits.newest();
-        if self.commits.tick(newest).unwrap_or(0) >= tick {
+        if self.commits.tick(self.commits.newest()).unwrap_or(0) >= tick {
             return Err(ReplicatorError::TickNotLater);
         }
-        let size = self.schema.max_words();
-        for (index, object) in self.objects.iter_mut().enumerate().filter(|(_, object)| object.is_live) {
-            let now = self.words.get(index * size..(index + 1) * size);
-            if object.changed == 0 || now != self.commits.words(newest, index) {
-                object.changed = newest + 1;
+        self.find_changes();
+        self.commits.add(tick, self.words.get(..self.end * self.schema.max_words()).unwrap_or(&[]));
+        self.encodings.start(&self.commits);
+        let is_review = self.priorities.repeats_known || self.commits.newest().is_multiple_of(COMMITS_PER_REVIEW);
+        for slot in self.viewers.iter_mut().filter(|slot| slot.is_used) {
+            slot.viewer.due.add_all(&self.changed);
+            if is_review {
+                slot.viewer.due.insert_below(self.end);
             }
         }
-        self.commits.add(tick, &self.words);
-        self.encodings.clear();
         Ok(())
+    }
+
+    /// Finds the objects whose words differ from those of the newest commit.
+    fn find_changes(&mut self) {
+        let (newest, size) = (self.commits.newest(), self.schema.max_words().max(1));
+        self.changed.clear();
+        let objects = self.objects.iter_mut().zip(self.words.chunks_exact_mut(size)).take(self.end).enumerate();
+        for (index, (object, words)) in objects.filter(|(_, (object, _))| object.is_live) {
+            if let Some(layout) = self.schema.layout(object.kind) {
+                layout.stop_at_rest(words);
+            }
+            if object.changed == 0 || Some(&*words) != self.commits.words(newest, index) {
+                object.changed = newest + 1;
+                self.changed.insert(index);
+            }
+        }
     }
 
     /// Adds a client, which sees all objects.
@@ -230,17 +270,20 @@ impl Replicator {
     ///
     /// [`ReplicatorError::TooManyViewers`] if the limit is reached.
     pub fn add_viewer(&mut self) -> Result<ViewerId, ReplicatorError> {
-        if let Some((index, slot)) = self.viewers.iter_mut().enumerate().find(|(_, slot)| !slot.is_used) {
-            slot.viewer.reset();
-            (slot.is_used, slot.generation) = (true, slot.generation.wrapping_add(1));
-            return Ok(ViewerId { index: index as u16, generation: slot.generation });
-        }
-        if self.viewers.len() == self.max_viewers {
+        let free = self.viewers.iter().position(|slot| !slot.is_used);
+        let index = free.unwrap_or(self.viewers.len());
+        if index == self.max_viewers {
             return Err(ReplicatorError::TooManyViewers);
         }
-        let viewer = Box::new(Viewer::new(self.objects.len()));
-        self.viewers.push(ViewerSlot { generation: 0, is_used: true, viewer });
-        Ok(ViewerId { index: (self.viewers.len() - 1) as u16, generation: 0 })
+        if free.is_none() {
+            let viewer = Box::new(Viewer::new(self.objects.len()));
+            self.viewers.push(ViewerSlot { generation: 0, is_used: false, viewer });
+        }
+        let slot = self.viewers.get_mut(index).ok_or(ReplicatorError::TooManyViewers)?;
+        slot.viewer.reset();
+        slot.viewer.due.insert_below(self.end);
+        (slot.is_used, slot.generation) = (true, slot.generation.wrapping_add(1));
+        Ok(ViewerId { index: index as u16, generation: slot.generation })
     }
 
     /// Removes a client. Its memory is kept for the next one.
@@ -254,19 +297,17 @@ impl Replicator {
     /// does not get the object, or loses it as out of sight.
     pub fn set_weight(&mut self, viewer: ViewerId, id: ObjectId, weight: f32) {
         let newest = self.commits.newest();
-        let Some(slot) = self.slot(viewer) else { return };
-        let Some(viewed) = slot.viewer.objects.get_mut(usize::from(id.0)) else { return };
         let weight = if weight.is_finite() { weight.max(0.0) } else { 0.0 };
-        if (viewed.weight > 0.0) != (weight > 0.0) {
-            viewed.forget(newest);
+        if let Some(slot) = self.slot(viewer) {
+            slot.viewer.set_weight(usize::from(id.0), weight, newest);
         }
-        viewed.weight = weight;
     }
 
     /// Notes that a message arrived, also if it was reported as lost before.
     pub fn on_acknowledged(&mut self, viewer: ViewerId, tag: u64) {
-        if let Some(slot) = self.slot(viewer) {
-            slot.viewer.on_acknowledged(tag);
+        self.planned_for = None;
+        if let Some(slot) = used_slot(&mut self.viewers, viewer) {
+            slot.viewer.on_acknowledged(tag, &self.commits);
         }
     }
 
@@ -278,174 +319,80 @@ impl Replicator {
     }
 
     /// Forgets what a client has, because [`Replica::read`](crate::Replica::read) failed there: all objects are sent as
-    /// a whole. Limit how often a client may demand this.
-    pub fn resync(&mut self, viewer: ViewerId) {
+    /// a whole. A client can demand this once a second: returns whether a second has passed since the last time.
+    pub fn resync(&mut self, viewer: ViewerId) -> bool {
         let newest = self.commits.newest();
-        if let Some(slot) = self.slot(viewer) {
-            slot.viewer.objects.iter_mut().for_each(|viewed| viewed.forget(newest));
+        let (now, interval) = (self.commits.tick(newest).unwrap_or(0), u32::from(self.ticks_per_second));
+        let Some(slot) = self.slot(viewer) else { return false };
+        let is_due = slot.viewer.resynced.is_none_or(|last| now - last >= interval);
+        if is_due {
+            slot.viewer.resynced = Some(now);
+            slot.viewer.resync(newest);
         }
+        is_due
     }
 
+    /// Returns a client's data, to change it.
     fn slot(&mut self, viewer: ViewerId) -> Option<&mut ViewerSlot> {
-        let slot = self.viewers.get_mut(usize::from(viewer.index))?;
-        (slot.is_used && slot.generation == viewer.generation).then_some(slot)
+        self.planned_for = None;
+        used_slot(&mut self.viewers, viewer)
+    }
+
+    /// Chooses objects for several messages of this commit, each of which has `bytes_each` bytes. The next calls of
+    /// [`write`](Self::write) write these by ascending ids, which takes fewer bytes than to choose for each message.
+    pub fn plan(&mut self, viewer: ViewerId, messages: usize, bytes_each: usize) {
+        self.planned_for = None;
+        self.choose(viewer, messages.max(1), bytes_each);
+    }
+
+    fn choose(&mut self, viewer: ViewerId, messages: usize, bytes_each: usize) {
+        let max_objects = messages.saturating_mul(usize::from(self.priorities.max_objects));
+        let room = Room { messages, bytes_each, max_objects };
+        let newest = self.commits.newest();
+        let Some(slot) = used_slot(&mut self.viewers, viewer).filter(|_| newest > 0) else { return };
+        let turn = Turn {
+            schema: &self.schema,
+            priorities: self.priorities,
+            objects: &self.objects,
+            commits: &self.commits,
+            ticks_per_second: self.ticks_per_second,
+        };
+        let is_known = self.planned_for == Some((viewer, newest));
+        turn.plan(&mut slot.viewer, &mut self.encodings, &mut self.selection, room, is_known);
+        self.planned_for = Some((viewer, newest));
     }
 
     /// Writes a message for a client into `buf`, which must not be longer than a message may be. It describes the most
     /// urgent objects that fit. Returns `None` if the client has everything, or if nothing fits. Another call writes
     /// the next objects of this commit.
     pub fn write(&mut self, viewer: ViewerId, buf: &mut [u8]) -> Option<StateMessage> {
-        let commit = self.commits.newest();
-        let tick = self.commits.tick(commit)?;
-        let slot = self.viewers.get_mut(usize::from(viewer.index))?;
-        if !slot.is_used || slot.generation != viewer.generation {
-            return None;
+        let planned = Some((viewer, self.commits.newest()));
+        if self.planned_for != planned || self.selection.is_written() {
+            self.choose(viewer, 1, buf.len());
         }
-        let viewer = &mut *slot.viewer;
-        let mut turn = Turn {
+        let slot = used_slot(&mut self.viewers, viewer).filter(|_| self.planned_for == planned)?;
+        let turn = Turn {
             schema: &self.schema,
             priorities: self.priorities,
             objects: &self.objects,
             commits: &self.commits,
-            encodings: &mut self.encodings,
-            selection: &mut self.selection,
+            ticks_per_second: self.ticks_per_second,
         };
-        turn.collect(viewer);
-        turn.selection.choose(buf.len() * 8, usize::from(turn.priorities.max_objects));
-        let (bits, objects) = turn.emit(buf, tick);
+        let (bits, objects) = turn.emit(buf, &self.encodings, &self.selection, &slot.viewer);
         if objects == 0 {
             return None;
         }
-        let sent = self.selection.chosen().map(|(object, record)| SentObject {
-            object: object as u16,
-            is_gone: matches!(record.form, RecordForm::Gone { .. }),
-            coded_on: if let RecordForm::Delta { coded_on, .. } = record.form { coded_on } else { 0 },
-        });
-        Some(StateMessage { bytes: bits.div_ceil(8), tag: viewer.on_sent(commit, sent), objects })
+        let selection = &mut self.selection;
+        let records = selection.unwritten().iter().take(objects).map(|object| sent_record(selection, *object));
+        let tag = slot.viewer.on_sent(&self.commits, records);
+        selection.take(objects);
+        Some(StateMessage { bytes: bits.div_ceil(8), tag, objects })
     }
 }
 
-/// What writing a message uses.
-struct Turn<'r> {
-    schema: &'r Schema,
-    priorities: Priorities,
-    objects: &'r [ReplicatedObject],
-    commits: &'r Commits,
-    encodings: &'r mut Encodings,
-    selection: &'r mut Selection,
-}
-
-impl Turn<'_> {
-    /// Collects the objects that the client needs.
-    fn collect(&mut self, viewer: &mut Viewer) {
-        let is_new_commit = viewer.counted != self.commits.newest();
-        viewer.counted = self.commits.newest();
-        self.selection.clear();
-        for (index, (object, viewed)) in self.objects.iter().zip(&mut viewer.objects).enumerate() {
-            let record = if object.is_live && viewed.weight > 0.0 {
-                self.state_record(index, *object, viewed, is_new_commit)
-            } else {
-                self.gone_record(*object, viewed)
-            };
-            if let Some(record) = record {
-                self.selection.add(index, viewed.priority, record);
-            }
-        }
-    }
-
-    fn gone_record(&self, object: ReplicatedObject, viewed: &mut ViewedObject) -> Option<PlannedRecord> {
-        let is_due = viewed.is_shown && !(viewed.is_gone_sent && viewed.is_in_flight(self.commits));
-        if !is_due || viewed.written == self.commits.newest() {
-            return None;
-        }
-        // It takes four bits and what the client shows is wrong: it goes before any state.
-        viewed.priority = f32::MAX;
-        Some(PlannedRecord { form: RecordForm::Gone { is_despawned: !object.is_live }, body: EncodedBody::default() })
-    }
-
-    fn state_record(
-        &mut self,
-        index: usize,
-        object: ReplicatedObject,
-        viewed: &mut ViewedObject,
-        is_new_commit: bool,
-    ) -> Option<PlannedRecord> {
-        let newest = self.commits.newest();
-        let has_it = object.changed <= viewed.known.newest && viewed.known.newest > 0;
-        let is_on_its_way = viewed.is_in_flight(self.commits) && object.changed <= viewed.sent;
-        let is_due = self.priorities.repeats_known || !(has_it || is_on_its_way);
-        if object.changed == 0 || viewed.written == newest || !is_due {
-            return None;
-        }
-        let layout = self.schema.layout(object.kind)?;
-        if is_new_commit {
-            let error = self.encodings.error(self.commits, layout, index, viewed.shown());
-            viewed.priority += viewed.weight * self.growth(object, error);
-        }
-        let known = self.usable(viewed.known);
-        let body = self.encodings.body(self.commits, layout, index, known)?;
-        let form = match self.commits.tick(known.newest) {
-            Some(tick) => {
-                let age = (self.commits.tick(newest)? - tick) as u8;
-                RecordForm::Delta { age, coded_on: known.newest }
-            }
-            None => RecordForm::Whole,
-        };
-        Some(PlannedRecord { form, body })
-    }
-
-    /// Returns how much the priority of an object grows at a commit.
-    fn growth(&self, object: ReplicatedObject, error: f32) -> f32 {
-        let unchanged = self.commits.newest() - object.changed;
-        let base = match unchanged {
-            0 => self.priorities.moving,
-            1..REST_COMMITS => self.priorities.still,
-            _ => self.priorities.at_rest,
-        };
-        base + self.priorities.per_unit_of_error * error
-    }
-
-    /// Returns the states of a client that a record can refer to.
-    fn usable(&self, known: KnownCommits) -> KnownCommits {
-        let now = self.commits.tick(self.commits.newest()).unwrap_or(0);
-        let is_near = |tick: u32| now > tick && now - tick <= MAX_AGE;
-        if !self.commits.tick(known.newest).is_some_and(is_near) {
-            return KnownCommits::default();
-        }
-        known
-    }
-
-    /// Writes the chosen records. Returns the bits of the message and the number of its objects.
-    fn emit(&self, buf: &mut [u8], tick: u32) -> (usize, usize) {
-        let base = self.selection.base();
-        let mut writer = BitWriter::new(buf);
-        writer.write(tick & 0xffff, 16);
-        writer.write(u32::from(base), 8);
-        let (mut next, mut count) = (0, 0);
-        for (index, record) in self.selection.chosen() {
-            writer.write_number((index - next) as u32, GAP_ORDER);
-            (next, count) = (index + 1, count + 1);
-            match record.form {
-                RecordForm::Delta { age, .. } if age == base => writer.write(0, 1),
-                RecordForm::Delta { age, .. } => {
-                    writer.write(0b01, 2);
-                    writer.write(u32::from(age), 8);
-                }
-                RecordForm::Whole => {
-                    let object = self.objects.get(index);
-                    writer.write(0b011, 3);
-                    writer.write(object.map_or(0, |object| u32::from(object.kind.0)), 4);
-                    writer.write(object.map_or(0, |object| u32::from(object.generation)), 4);
-                }
-                RecordForm::Gone { is_despawned } => {
-                    writer.write(0b111, 3);
-                    writer.write(u32::from(is_despawned), 1);
-                }
-            }
-            self.encodings.copy(&mut writer, record.body);
-        }
-        (writer.bits(), count)
-    }
+fn used_slot(viewers: &mut [ViewerSlot], viewer: ViewerId) -> Option<&mut ViewerSlot> {
+    let slot = viewers.get_mut(usize::from(viewer.index))?;
+    (slot.is_used && slot.generation == viewer.generation).then_some(slot)
 }
 
 #[cfg(test)]

@@ -12,9 +12,11 @@ pub const MAX_KINDS: usize = 16;
 pub const MAX_FIELDS: usize = 32;
 /// The most numbers of a kind: a vector has three, a rotation four, any other field one.
 pub const MAX_WORDS: usize = 32;
+const MIN_ROTATION_BITS: u32 = 4;
+const MAX_ROTATION_BITS: u32 = 16;
 
 /// A kind of object: its number in the [`Schema`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ObjectKind(pub(crate) u8);
 
 /// A field of a kind of object, with the range and the precision in which it is sent.
@@ -28,6 +30,23 @@ pub(crate) enum FieldShape {
     Scalar(Axis),
     Vector([Axis; 3]),
     Rotation { bits: u32 },
+    Rest,
+    Velocity([Axis; 3]),
+}
+
+impl FieldShape {
+    pub(crate) const fn words(&self) -> usize {
+        match self {
+            Self::Bool | Self::Rest | Self::Integer { .. } | Self::Scalar(_) => 1,
+            Self::Vector(_) | Self::Velocity(_) => 3,
+            Self::Rotation { .. } => COMPONENTS_OF_ROTATION,
+        }
+    }
+
+    /// Returns whether the field is zero and takes no bits while the object is at rest.
+    pub(crate) const fn is_absent_at_rest(&self) -> bool {
+        matches!(self, Self::Velocity(_))
+    }
 }
 
 impl Field {
@@ -63,34 +82,42 @@ impl Field {
         Self(FieldShape::Rotation { bits })
     }
 
-    const fn words(&self) -> usize {
-        match &self.0 {
-            FieldShape::Bool | FieldShape::Integer { .. } | FieldShape::Scalar(_) => 1,
-            FieldShape::Vector(_) => 3,
-            FieldShape::Rotation { .. } => COMPONENTS_OF_ROTATION,
-        }
+    /// Returns a field that is true while the object is at rest. The fields of [`velocity`](Self::velocity) behind it
+    /// are zero then and take no bits. A kind has at most one, in front of its velocities.
+    #[must_use]
+    pub const fn rest() -> Self {
+        Self(FieldShape::Rest)
+    }
+
+    /// Returns a field with a linear or angular velocity, of which each component is between `-max` and `max`.
+    #[must_use]
+    pub fn velocity(max: f32, steps: u32) -> Self {
+        Self(FieldShape::Velocity([(); 3].map(|()| Axis { min: -max, max, steps })))
     }
 
     fn is_valid(&self) -> bool {
         match &self.0 {
-            FieldShape::Bool => true,
+            FieldShape::Bool | FieldShape::Rest => true,
             // A difference of two values must fit into 31 bits.
             FieldShape::Integer { min, max } => min < max && i64::from(*max) - i64::from(*min) < 1 << 30,
             FieldShape::Scalar(axis) => axis.is_valid(),
-            FieldShape::Vector(axes) => axes.iter().all(Axis::is_valid),
-            FieldShape::Rotation { bits } => (4..=16).contains(bits),
+            FieldShape::Vector(axes) | FieldShape::Velocity(axes) => axes.iter().all(Axis::is_valid),
+            FieldShape::Rotation { bits } => (MIN_ROTATION_BITS..=MAX_ROTATION_BITS).contains(bits),
         }
     }
 
     /// Appends the largest value of each word.
     fn add_limits(&self, limits: &mut Vec<i32>) {
         match &self.0 {
-            FieldShape::Bool => limits.push(1),
+            FieldShape::Bool | FieldShape::Rest => limits.push(1),
             FieldShape::Integer { min, max } => limits.push(max.saturating_sub(*min)),
             FieldShape::Scalar(axis) => limits.push(axis.last() as i32),
-            FieldShape::Vector(axes) => limits.extend(axes.iter().map(|axis| axis.last() as i32)),
+            FieldShape::Vector(axes) | FieldShape::Velocity(axes) => {
+                limits.extend(axes.iter().map(|axis| axis.last() as i32))
+            }
             FieldShape::Rotation { bits } => {
-                let last = quantize::last_component(*bits);
+                // The builder refuses other numbers of bits later.
+                let last = quantize::last_component((*bits).clamp(MIN_ROTATION_BITS, MAX_ROTATION_BITS));
                 limits.extend([3, last, last, last]);
             }
         }
@@ -100,11 +127,14 @@ impl Field {
     fn add_steps(&self, steps: &mut Vec<f32>) {
         match &self.0 {
             // A switch that is wrong is as bad as an error of this many units.
-            FieldShape::Bool | FieldShape::Integer { .. } => steps.push(0.1),
+            FieldShape::Bool | FieldShape::Rest | FieldShape::Integer { .. } => steps.push(0.1),
             FieldShape::Scalar(axis) => steps.push(1.0 / axis.steps as f32),
-            FieldShape::Vector(axes) => steps.extend(axes.iter().map(|axis| 1.0 / axis.steps as f32)),
+            FieldShape::Vector(axes) | FieldShape::Velocity(axes) => {
+                steps.extend(axes.iter().map(|axis| 1.0 / axis.steps as f32))
+            }
             FieldShape::Rotation { bits } => {
-                let step = 1.0 / quantize::last_component(*bits) as f32;
+                let bits = (*bits).clamp(MIN_ROTATION_BITS, MAX_ROTATION_BITS);
+                let step = 1.0 / quantize::last_component(bits) as f32;
                 steps.extend([0.1, step, step, step]);
             }
         }
@@ -121,18 +151,63 @@ pub(crate) struct KindLayout {
     pub(crate) limits: Vec<i32>,
     /// What one step of each word is in units of its field.
     pub(crate) steps: Vec<f32>,
+    /// The word of the field that is 1 while the object is at rest.
+    rest: Option<usize>,
+    /// The words of velocities that are zero; 0 for all other words.
+    zeros: Vec<i32>,
 }
 
 impl KindLayout {
     fn new(fields: &[Field]) -> Self {
-        let (mut starts, mut limits, mut steps, mut words) = (Vec::new(), Vec::new(), Vec::new(), 0);
+        let (mut starts, mut limits, mut steps, mut zeros) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let mut rest = None;
         for field in fields {
-            starts.push(words);
-            words += field.words();
+            starts.push(limits.len());
+            match &field.0 {
+                FieldShape::Rest => rest = Some(limits.len()),
+                FieldShape::Velocity(axes) => zeros.extend(axes.iter().map(zero_of)),
+                _ => {}
+            }
             field.add_limits(&mut limits);
             field.add_steps(&mut steps);
+            zeros.resize(limits.len(), 0);
         }
-        Self { fields: fields.to_vec(), starts, limits, steps }
+        Self { fields: fields.to_vec(), starts, limits, steps, rest, zeros }
+    }
+
+    /// Returns whether these words are those of an object at rest.
+    pub(crate) fn is_at_rest(&self, words: &[i32]) -> bool {
+        self.rest.is_some_and(|rest| words.get(rest) == Some(&1))
+    }
+
+    /// Returns the words of a new object.
+    pub(crate) fn first_words(&self) -> &[i32] {
+        &self.zeros
+    }
+
+    /// Returns the word of a velocity that is zero.
+    pub(crate) fn zero(&self, word: usize) -> i32 {
+        self.zeros.get(word).copied().unwrap_or(0)
+    }
+
+    /// Makes the velocities zero if the object is at rest, as clients will have them.
+    pub(crate) fn stop_at_rest(&self, words: &mut [i32]) {
+        if !self.is_at_rest(words) {
+            return;
+        }
+        for (start, shape) in self.fields().filter(|(_, shape)| shape.is_absent_at_rest()) {
+            let zeros = self.zeros.get(start..).unwrap_or(&[]);
+            words.iter_mut().skip(start).zip(zeros).take(shape.words()).for_each(|(word, zero)| *word = *zero);
+        }
+    }
+
+    /// Returns the index of a field that makes the order of the fields wrong: a second field of rest, or one behind a
+    /// velocity.
+    fn misplaced_rest(&self) -> Option<usize> {
+        let is_before = |shape: &FieldShape| shape.is_absent_at_rest() || *shape == FieldShape::Rest;
+        let first = self.fields.iter().position(|field| is_before(&field.0))?;
+        let rest = |(_, field): &(usize, &Field)| field.0 == FieldShape::Rest;
+        self.fields.iter().enumerate().skip(first + 1).find(rest).map(|(index, _)| index)
     }
 
     pub(crate) fn words(&self) -> usize {
@@ -156,6 +231,11 @@ impl KindLayout {
     }
 }
 
+/// Returns the step of zero. The builder refuses a range that is not valid later.
+fn zero_of(axis: &Axis) -> i32 {
+    if axis.is_valid() { quantize::step(axis, 0.0) } else { 0 }
+}
+
 /// The reason why [`SchemaBuilder::build`] refuses a schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -166,6 +246,8 @@ pub enum SchemaError {
     Fields(ObjectKind),
     /// This field of this kind has an empty range, more than 2^24 steps, or a number of bits that is not supported.
     Range(ObjectKind, usize),
+    /// This field of rest is the second one of this kind, or behind a velocity.
+    Rest(ObjectKind, usize),
 }
 
 impl fmt::Display for SchemaError {
@@ -176,6 +258,9 @@ impl fmt::Display for SchemaError {
                 write!(f, "kind {} has no field, more than {MAX_FIELDS}, or more than {MAX_WORDS} numbers", kind.0)
             }
             Self::Range(kind, field) => write!(f, "field {field} of kind {} has a range that is not supported", kind.0),
+            Self::Rest(kind, field) => {
+                write!(f, "field {field} of kind {} is a second field of rest, or behind a velocity", kind.0)
+            }
         }
     }
 }
@@ -210,6 +295,9 @@ impl SchemaBuilder {
             }
             if let Some(wrong) = kind.fields.iter().position(|field| !field.is_valid()) {
                 return Err(SchemaError::Range(ObjectKind(number), wrong));
+            }
+            if let Some(wrong) = kind.misplaced_rest() {
+                return Err(SchemaError::Rest(ObjectKind(number), wrong));
             }
         }
         let max_words = self.kinds.iter().map(KindLayout::words).max().unwrap_or(0);
@@ -273,11 +361,6 @@ impl Schema {
     pub(crate) const fn max_words(&self) -> usize {
         self.max_words
     }
-
-    /// Returns the most bits of the fields of any record: flags, prefixes and values.
-    pub(crate) const fn max_body_bits(&self) -> usize {
-        MAX_FIELDS + self.max_words * 65
-    }
 }
 
 /// FNV-1a with 32 bits, over numbers of four bytes.
@@ -322,6 +405,11 @@ impl Fnv {
                 self.add(4);
                 self.add(*bits);
             }
+            FieldShape::Rest => self.add(5),
+            FieldShape::Velocity(axes) => {
+                self.add(6);
+                axes.iter().for_each(|axis| self.add_axis(axis));
+            }
         }
     }
 }
@@ -342,6 +430,10 @@ mod tests {
             Field::scalar(0.0..20_000.0, 1000),
             Field::rotation(3),
             Field::rotation(17),
+            Field::rotation(31),
+            Field::rotation(u32::MAX),
+            Field::velocity(0.0, 10),
+            Field::velocity(f32::INFINITY, 10),
         ];
         for field in wrong {
             let mut schema = Schema::builder();
@@ -369,6 +461,20 @@ mod tests {
     }
 
     #[test]
+    fn field_of_rest_is_single_and_in_front_of_velocities() {
+        let (rest, velocity) = (Field::rest, || Field::velocity(32.0, 64));
+        for (fields, wrong) in [([velocity(), rest()], 1), ([rest(), rest()], 1)] {
+            let mut schema = Schema::builder();
+            let kind = schema.add(&fields);
+            assert_eq!(schema.build(), Err(SchemaError::Rest(kind, wrong)), "{fields:?}");
+        }
+        let mut schema = Schema::builder();
+        schema.add(&[rest(), velocity(), velocity()]);
+        schema.add(&[velocity()]);
+        assert!(schema.build().is_ok());
+    }
+
+    #[test]
     fn each_change_of_a_schema_changes_its_hash() {
         let hash = |fields: &[Field]| {
             let mut schema = Schema::builder();
@@ -383,11 +489,13 @@ mod tests {
             Field::scalar(0.0..5.0, 2),
             Field::rotation(9),
             Field::rotation(10),
+            Field::rest(),
+            Field::velocity(5.0, 1),
         ];
         let mut hashes: Vec<u32> = fields.iter().map(|field| hash(core::slice::from_ref(field))).collect();
         hashes.push(hash(&fields));
         hashes.sort_unstable();
         hashes.dedup();
-        assert_eq!(hashes.len(), 8);
+        assert_eq!(hashes.len(), 10);
     }
 }

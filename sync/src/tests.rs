@@ -1,5 +1,6 @@
 //! A replicator and its replicas on a path that loses, delays and repeats messages.
 
+mod history;
 mod vectors;
 
 use alloc::sync::Arc;
@@ -16,11 +17,17 @@ use crate::{
 const OBJECTS: u16 = 40;
 
 fn schema() -> (Arc<Schema>, [ObjectKind; 2]) {
+    let (schema, [cube, counter, _]) = schema_with_rest();
+    (schema, [cube, counter])
+}
+
+fn schema_with_rest() -> (Arc<Schema>, [ObjectKind; 3]) {
     let mut schema = Schema::builder();
     let area = || [-16.0..16.0, 0.0..16.0, -16.0..16.0];
     let cube = schema.add(&[Field::vector(area(), 512), Field::rotation(9), Field::boolean()]);
     let counter = schema.add(&[Field::integer(-100, 1_000_000), Field::scalar(0.0..1.0, 1000)]);
-    (Arc::new(schema.build().unwrap()), [cube, counter])
+    let body = schema.add(&[Field::vector(area(), 512), Field::rest(), Field::velocity(32.0, 64)]);
+    (Arc::new(schema.build().unwrap()), [cube, counter, body])
 }
 
 /// Returns a server with one client.
@@ -203,7 +210,7 @@ proptest! {
         }
         (0..OBJECTS).for_each(|id| game.replicator.set_weight(game.viewer, ObjectId(id), 1.0));
         // Commits until messages on their way would be forgotten, and then until nothing is left to send.
-        for _ in 0..70 {
+        for _ in 0..130 {
             game.tick += 1;
             game.replicator.commit(game.tick).unwrap();
             (0..10).for_each(|_| game.send(150, Way::Arrives));
@@ -274,7 +281,7 @@ fn steady_motion_costs_a_few_bits() {
         assert_eq!(replica.object(ObjectId(1)).unwrap().vector(0), Some(at));
     }
     // The third message knows the speed: header, id, form and three flags.
-    assert_eq!((sizes[0], &sizes[3..]), (14, &[4; 16][..]));
+    assert_eq!((sizes[0], &sizes[3..]), (16, &[4; 16][..]));
 }
 
 #[test]
@@ -305,7 +312,7 @@ fn late_spawn_does_not_bring_a_removed_object_back() {
     replicator.set_weight(viewer, ObjectId(1), 0.0);
     replicator.commit(2).unwrap();
     let (gone, tag) = written(&mut replicator, viewer, 100).unwrap();
-    assert_eq!(gone.len(), 4);
+    assert_eq!(gone.len(), 6);
     replica.read(&gone).unwrap();
     replica.read(&spawn).unwrap();
     assert_eq!(changes(&mut replica), []);
@@ -343,10 +350,25 @@ fn message_without_its_baseline_is_refused_until_resync() {
     replicator.on_acknowledged(viewer, tag);
     replicator.object(ObjectId(1)).unwrap().set_bool(2, true).unwrap();
     replicator.commit(2).unwrap();
+    let (bytes, tag) = written(&mut replicator, viewer, 100).unwrap();
+    assert_eq!(replica.read(&bytes), Err(StateReadError::UnknownTick));
+    replicator.on_lost(viewer, tag);
+    assert!(replicator.resync(viewer));
+    // This one is lost, and the transport reports the opposite.
+    replicator.commit(3).unwrap();
+    let (_, tag) = written(&mut replicator, viewer, 100).unwrap();
+    replicator.spawn(ObjectId(2), cube).unwrap();
+    replicator.commit(4).unwrap();
+    let (other, _) = written(&mut replicator, viewer, 100).unwrap();
+    replica.read(&other).unwrap();
+    replicator.on_acknowledged(viewer, tag);
+    replicator.object(ObjectId(1)).unwrap().set_bool(2, false).unwrap();
+    replicator.commit(5).unwrap();
     let (bytes, _) = written(&mut replicator, viewer, 100).unwrap();
     assert_eq!(replica.read(&bytes), Err(StateReadError::MissingBaseline));
-    replicator.resync(viewer);
-    replicator.commit(3).unwrap();
+    replicator.object(ObjectId(1)).unwrap().set_bool(2, true).unwrap();
+    replicator.commit(70).unwrap();
+    assert!(replicator.resync(viewer));
     let (bytes, _) = written(&mut replicator, viewer, 100).unwrap();
     replica.read(&bytes).unwrap();
     assert_eq!(replica.object(ObjectId(1)).unwrap().bool(2), Some(true));

@@ -1,69 +1,125 @@
-//! The states of each object that arrived, as baselines of later records: the 64 newest ones (§6.3).
+//! The states of each object that arrived, as baselines of later records (§6.3).
 
+use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 
-use crate::commits::KEPT;
+use crate::commits::MAX_AGE;
 use crate::schema::ObjectKind;
 
+/// States of this many ticks can be needed: a message that is 255 ticks late refers to a state of 255 ticks before.
+pub(super) const KEPT_TICKS: u32 = 2 * (MAX_AGE + 1);
+/// The places of an object at first. There is one for each tick at most.
+const FIRST_PLACES: usize = 32;
+
 /// A state that arrived, without its words.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct StoredState {
+    /// 0 for no state.
     pub(super) tick: u32,
-    /// The tick of the state on which it was coded; `None` for a whole one.
-    pub(super) base: Option<u32>,
+    /// How many ticks before it was the state on which it was coded; 0 for a whole one.
+    pub(super) base_age: u8,
     pub(super) kind: ObjectKind,
     pub(super) generation: u8,
 }
 
-/// The newest states of all objects.
+/// The states of an object. The state of a tick has the place of this number, modulo the number of places.
+#[derive(Clone, Debug, Default)]
+struct ObjectStates {
+    states: Box<[StoredState]>,
+    words: Box<[i32]>,
+}
+
+impl ObjectStates {
+    fn place(&self, tick: u32) -> usize {
+        tick as usize & self.states.len().wrapping_sub(1)
+    }
+
+    fn get(&self, tick: u32) -> Option<StoredState> {
+        self.states.get(self.place(tick)).copied().filter(|state| state.tick == tick && tick > 0)
+    }
+
+    fn put(&mut self, state: StoredState, words: &[i32], words_per_state: usize) {
+        let place = self.place(state.tick);
+        let kept_words = self.words.get_mut(place * words_per_state..(place + 1) * words_per_state);
+        if let (Some(kept), Some(kept_words)) = (self.states.get_mut(place), kept_words) {
+            *kept = state;
+            kept_words.iter_mut().zip(words).for_each(|(kept, word)| *kept = *word);
+        }
+    }
+
+    /// Doubles the number of places, so that states of this tick and of all needed ones have different places.
+    fn grow(&mut self, words_per_state: usize) {
+        let places = (self.states.len() * 2).clamp(FIRST_PLACES, KEPT_TICKS as usize);
+        let mut larger = Self {
+            states: vec![StoredState::default(); places].into_boxed_slice(),
+            words: vec![0; places * words_per_state].into_boxed_slice(),
+        };
+        for (state, words) in self.states.iter().zip(self.words.chunks_exact(words_per_state.max(1))) {
+            if state.tick > 0 {
+                larger.put(*state, words, words_per_state);
+            }
+        }
+        *self = larger;
+    }
+}
+
+/// The states of all objects.
 #[derive(Debug)]
 pub(super) struct StateTable {
-    states: Vec<Option<StoredState>>,
-    words: Vec<i32>,
+    objects: Vec<ObjectStates>,
     words_per_state: usize,
 }
 
 impl StateTable {
     pub(super) fn new(objects: usize, words_per_state: usize) -> Self {
-        Self { states: vec![None; objects * KEPT], words: vec![0; objects * KEPT * words_per_state], words_per_state }
-    }
-
-    fn of(&self, object: usize) -> &[Option<StoredState>] {
-        self.states.get(object * KEPT..(object + 1) * KEPT).unwrap_or(&[])
-    }
-
-    fn position(&self, object: usize, tick: u32) -> Option<usize> {
-        self.of(object).iter().position(|state| state.is_some_and(|state| state.tick == tick))
+        Self { objects: vec![ObjectStates::default(); objects], words_per_state }
     }
 
     pub(super) fn get(&self, object: usize, tick: u32) -> Option<StoredState> {
-        self.of(object).iter().flatten().find(|state| state.tick == tick).copied()
+        self.objects.get(object)?.get(tick)
     }
 
     pub(super) fn words(&self, object: usize, tick: u32) -> Option<&[i32]> {
-        let start = (object * KEPT + self.position(object, tick)?) * self.words_per_state;
-        self.words.get(start..start + self.words_per_state)
+        let states = self.objects.get(object)?;
+        states.get(tick)?;
+        let start = states.place(tick) * self.words_per_state;
+        states.words.get(start..start + self.words_per_state)
     }
 
-    /// Keeps a state in the place of the oldest one, unless it is older than all, or known.
-    pub(super) fn add(&mut self, object: usize, state: StoredState, words: &[i32]) {
-        if self.position(object, state.tick).is_some() {
+    /// Keeps a state, unless there is one of this tick. `newest` is the newest tick of any message.
+    pub(super) fn add(&mut self, object: usize, state: StoredState, words: &[i32], newest: u32) {
+        let Some(states) = self.objects.get_mut(object) else { return };
+        if states.get(state.tick).is_some() {
             return;
         }
-        let places = self.of(object).iter().enumerate();
-        let oldest = places.min_by_key(|(_, place)| place.map_or(0, |place| place.tick));
-        let Some((index, replaced)) = oldest else { return };
-        if replaced.is_some_and(|replaced| replaced.tick > state.tick) {
-            return;
-        }
-        let index = object * KEPT + index;
-        let start = index * self.words_per_state;
-        if let (Some(place), Some(kept)) =
-            (self.states.get_mut(index), self.words.get_mut(start..start + self.words_per_state))
+        let is_needed = |kept: &StoredState| kept.tick > 0 && newest.saturating_sub(kept.tick) < KEPT_TICKS;
+        // With a place for each needed tick, no other needed state is in the way.
+        while states.states.get(states.place(state.tick)).is_none_or(is_needed)
+            && states.states.len() < KEPT_TICKS as usize
         {
-            *place = Some(state);
-            kept.iter_mut().zip(words).for_each(|(kept, word)| *kept = *word);
+            states.grow(self.words_per_state);
+        }
+        states.put(state, words, self.words_per_state);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_states_of_512_ticks_are_kept_at_each_interval() {
+        for interval in [1, 2, 3, 4, 6, 7, 10, 60] {
+            let mut table = StateTable::new(1, 2);
+            for tick in (1..3000).step_by(interval) {
+                let state = StoredState { tick, base_age: 1, kind: ObjectKind(0), generation: 3 };
+                table.add(0, state, &[tick as i32, -1], tick);
+                for kept in (1..=tick).rev().step_by(interval).take_while(|kept| tick - kept < KEPT_TICKS) {
+                    assert_eq!(table.words(0, kept), Some(&[kept as i32, -1][..]), "{tick} {kept}");
+                }
+            }
+            assert!(table.objects[0].states.len() <= KEPT_TICKS as usize);
         }
     }
 }

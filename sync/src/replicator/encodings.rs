@@ -4,14 +4,15 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::bits::BitWriter;
-use crate::commits::{CommitNumber, Commits};
+use crate::commits::{CommitNumber, Commits, KEPT};
 use crate::record::{self, KnownState, MAX_MOTION_TICKS};
 use crate::schema::KindLayout;
 
 /// How many encodings of an object are kept for other clients: clients differ by what they are known to have.
-const VARIANTS: usize = 4;
-/// The error of an object if its state at a client is not known.
-const UNKNOWN_ERROR: f32 = 1.0;
+const VARIANTS: usize = 16;
+/// Bytes of all encodings, for each object. What finds no room is encoded for each client.
+const BYTES_PER_OBJECT: usize = 64;
+const NOT_KEPT: u32 = u32::MAX;
 
 /// What a client is known to have of an object: a commit, and the one on which that state was coded; 0 for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,101 +21,139 @@ pub(super) struct KnownCommits {
     pub(super) before: CommitNumber,
 }
 
-/// Where the fields of a record are.
+/// The baseline of a record: how many commits ago the known state was, and the one on which that was coded; 0 for none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Baseline {
+    pub(super) newest: u8,
+    before: u8,
+}
+
+/// Where the fields of a record are, and how many bits they take.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct EncodedBody {
     start: u32,
-    pub(super) bits: u32,
-}
-
-#[derive(Clone, Copy, Debug, Default)]
-struct EncodedObject {
-    variants: [(KnownCommits, EncodedBody); VARIANTS],
-    count: usize,
-    /// The error against a commit, for the clients that show it.
-    error: Option<(CommitNumber, f32)>,
+    pub(super) bits: u16,
 }
 
 /// The encodings of all objects at one commit.
 #[derive(Debug)]
 pub(super) struct Encodings {
-    objects: Vec<EncodedObject>,
+    counts: Vec<u8>,
+    baselines: Vec<[Baseline; VARIANTS]>,
+    bodies: Vec<[EncodedBody; VARIANTS]>,
     bytes: Vec<u8>,
-    bits: usize,
-    max_body_bits: usize,
+    used: usize,
+    /// The ages in ticks of the last commits; 0 for those that are no baseline.
+    ages: [u8; KEPT],
 }
 
 impl Encodings {
-    pub(super) fn new(objects: usize, max_body_bits: usize) -> Self {
-        Self { objects: vec![EncodedObject::default(); objects], bytes: Vec::new(), bits: 0, max_body_bits }
+    pub(super) fn new(objects: usize) -> Self {
+        Self {
+            counts: vec![0; objects],
+            baselines: vec![[Baseline::default(); VARIANTS]; objects],
+            bodies: vec![[EncodedBody::default(); VARIANTS]; objects],
+            bytes: vec![0; objects * BYTES_PER_OBJECT],
+            used: 0,
+            ages: [0; KEPT],
+        }
     }
 
     /// Forgets all encodings, because there is a new commit.
-    pub(super) fn clear(&mut self) {
-        self.bits = 0;
-        for object in &mut self.objects {
-            (object.count, object.error) = (0, None);
+    pub(super) fn start(&mut self, commits: &Commits) {
+        self.used = 0;
+        self.counts.fill(0);
+        for (age, ticks) in (0..).zip(&mut self.ages) {
+            *ticks = commits.newest().checked_sub(age).and_then(|commit| commits.age(commit)).unwrap_or(0);
         }
     }
 
-    /// Returns the error of what a client shows, if that is the state of the commit `shown`.
-    pub(super) fn error(&mut self, commits: &Commits, layout: &KindLayout, object: usize, shown: CommitNumber) -> f32 {
-        let Some(cached) = self.objects.get_mut(object) else { return 0.0 };
-        if let Some((commit, error)) = cached.error.filter(|(commit, _)| *commit == shown) {
-            debug_assert_eq!(commit, shown, "the filter compares them");
-            return error;
-        }
-        let error = match (commits.words(commits.newest(), object), commits.words(shown, object)) {
-            (Some(words), Some(others)) => record::error_between(layout, words, others),
-            _ => UNKNOWN_ERROR,
+    /// Returns what a record can refer to.
+    pub(super) fn baseline(&self, known: KnownCommits, newest: CommitNumber) -> Baseline {
+        let ticks = |commit: CommitNumber| {
+            let age = if commit == 0 { 0 } else { newest - commit };
+            (age as u8, self.ages.get(age as usize).copied().unwrap_or(0))
         };
-        cached.error = Some((shown, error));
-        error
+        let (newest_age, newest_ticks) = ticks(known.newest);
+        let (before_age, before_ticks) = ticks(known.before);
+        let has_motion = before_ticks > 0 && u32::from(before_ticks) <= MAX_MOTION_TICKS;
+        match newest_ticks {
+            0 => Baseline::default(),
+            _ => Baseline { newest: newest_age, before: if has_motion { before_age } else { 0 } },
+        }
     }
 
-    /// Returns the encoded fields of an object for a client that has `known`. Encodes them, if no client needed them
-    /// before.
+    /// Returns the age of a baseline in ticks.
+    pub(super) fn age(&self, baseline: Baseline) -> u8 {
+        self.ages.get(usize::from(baseline.newest)).copied().unwrap_or(0)
+    }
+
+    /// Returns the encoded fields of an object. Encodes them, if no client needed them before.
     pub(super) fn body(
         &mut self,
         commits: &Commits,
         layout: &KindLayout,
         object: usize,
-        known: KnownCommits,
-    ) -> Option<EncodedBody> {
-        let cached = self.objects.get(object)?;
-        let mut kept = cached.variants.iter().take(cached.count.min(VARIANTS));
-        if let Some((_, body)) = kept.find(|(commits, _)| *commits == known) {
-            return Some(*body);
+        baseline: Baseline,
+    ) -> EncodedBody {
+        let count = self.counts.get(object).map_or(0, |count| usize::from(*count));
+        if let Some(kept) = self.baselines.get(object)
+            && let Some(index) = kept.iter().take(count).position(|kept| *kept == baseline)
+            && let Some(body) = self.bodies.get(object).and_then(|bodies| bodies.get(index))
+        {
+            return *body;
         }
-        let end = (self.bits + self.max_body_bits).div_ceil(8);
-        if self.bytes.len() < end {
-            self.bytes.resize(end, 0);
+        let room = if count < VARIANTS { self.bytes.get_mut(self.used..).unwrap_or(&mut []) } else { &mut [] };
+        let room_bits = room.len() * 8;
+        let mut writer = BitWriter::new(room);
+        encode(&mut writer, commits, layout, object, baseline);
+        let bits = writer.finish();
+        let mut body = EncodedBody { start: NOT_KEPT, bits: bits as u16 };
+        if bits <= room_bits {
+            body.start = self.used as u32;
+            self.keep(object, count, baseline, body);
         }
-        let mut writer = BitWriter::resume(&mut self.bytes, self.bits);
-        let (tick, words) = (commits.tick(commits.newest())?, commits.words(commits.newest(), object)?);
-        match known_state(commits, object, known, tick) {
-            Some(state) => record::write_delta(&mut writer, layout, words, state, tick),
-            None => record::write_whole(&mut writer, layout, words),
-        }
-        let body = EncodedBody { start: self.bits as u32, bits: (writer.bits() - self.bits) as u32 };
-        self.bits = writer.bits();
-        let cached = self.objects.get_mut(object)?;
-        if let Some(variant) = cached.variants.get_mut(cached.count % VARIANTS) {
-            *variant = (known, body);
-        }
-        cached.count += 1;
-        Some(body)
+        body
     }
 
-    pub(super) fn copy(&self, writer: &mut BitWriter<'_>, body: EncodedBody) {
-        writer.copy(&self.bytes, body.start as usize, body.bits as usize);
+    fn keep(&mut self, object: usize, index: usize, baseline: Baseline, body: EncodedBody) {
+        self.used += usize::from(body.bits).div_ceil(8);
+        if let Some(kept) = self.baselines.get_mut(object).and_then(|kept| kept.get_mut(index)) {
+            *kept = baseline;
+        }
+        if let Some(kept) = self.bodies.get_mut(object).and_then(|kept| kept.get_mut(index)) {
+            *kept = body;
+        }
+        if let Some(count) = self.counts.get_mut(object) {
+            *count += 1;
+        }
+    }
+
+    /// Returns the bytes of encoded fields; `None` if they must be encoded again.
+    pub(super) fn bytes(&self, body: EncodedBody) -> Option<&[u8]> {
+        if body.start == NOT_KEPT { None } else { self.bytes.get(body.start as usize..) }
     }
 }
 
-/// Returns the states that both ends have. The client applies the same rule to the older one (§6.4).
-fn known_state(commits: &Commits, object: usize, known: KnownCommits, tick: u32) -> Option<KnownState<'_>> {
-    let words = commits.words(known.newest, object)?;
-    let before = commits.tick(known.before).filter(|before| tick - before <= MAX_MOTION_TICKS);
-    let before = before.and_then(|before| Some((commits.words(known.before, object)?, before)));
-    Some(KnownState { words, tick: commits.tick(known.newest)?, before })
+/// Writes the fields of an object at the newest commit.
+pub(super) fn encode(
+    writer: &mut BitWriter<'_>,
+    commits: &Commits,
+    layout: &KindLayout,
+    object: usize,
+    baseline: Baseline,
+) {
+    let state = |age: u8| {
+        let commit = commits.newest().checked_sub(u32::from(age)).filter(|_| age > 0)?;
+        Some((commits.words(commit, object)?, commits.tick(commit)?))
+    };
+    let tick = commits.tick(commits.newest()).unwrap_or(0);
+    let words = commits.words(commits.newest(), object).unwrap_or(&[]);
+    match state(baseline.newest) {
+        Some((known, known_tick)) => {
+            let known = KnownState { words: known, tick: known_tick, before: state(baseline.before) };
+            record::write_delta(writer, layout, words, known, tick);
+        }
+        None => record::write_whole(writer, layout, words),
+    }
 }

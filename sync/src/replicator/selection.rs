@@ -1,24 +1,27 @@
-//! The records of one message: as many as fit, the most urgent ones first, with ascending ids.
+//! The records of the next messages: as many as fit, the most urgent ones first, with ascending ids.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::encodings::EncodedBody;
+use super::encodings::{Baseline, EncodedBody};
 use crate::bits::number_bits;
-use crate::commits::CommitNumber;
+use crate::id_set::IdSet;
+use crate::record::GAP_ORDER;
 
-/// The order of the numbers that say how many ids are left out.
-pub(super) const GAP_ORDER: u32 = 1;
-/// The bits of a message before its records.
-pub(super) const HEADER_BITS: usize = 24;
-/// How many objects that do not fit are passed over before the message counts as full.
+/// The most bits of a message before its records (§6.3).
+pub(super) const MAX_HEADER_BITS: usize = 16 + 1 + 16 + 8;
+/// The most bits of the number in front of the first id of a message.
+const MAX_GAP_BITS: usize = number_bits(u16::MAX as u32, GAP_ORDER) as usize;
+/// How many objects that do not fit are passed over before a message counts as full.
 const MAX_MISFITS: u32 = 16;
+/// The most objects that are sorted at once.
+const SORTED: usize = 32;
 
 /// How an object is described.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum RecordForm {
-    /// As the difference to the state of this commit, which was `age` ticks ago.
-    Delta { age: u8, coded_on: CommitNumber },
+    /// As the difference to a state of `age` ticks ago.
+    Delta { age: u8 },
     /// Without reference to another state.
     #[default]
     Whole,
@@ -27,9 +30,9 @@ pub(super) enum RecordForm {
 }
 
 impl RecordForm {
-    pub(super) fn bits(self, base: u8) -> usize {
+    pub(super) const fn bits(self, base: u8) -> usize {
         match self {
-            Self::Delta { age, .. } if age == base => 1,
+            Self::Delta { age } if age == base => 1,
             Self::Delta { .. } => 2 + 8,
             Self::Whole => 3 + 4 + 4,
             Self::Gone { .. } => 3 + 1,
@@ -40,17 +43,53 @@ impl RecordForm {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PlannedRecord {
     pub(super) form: RecordForm,
+    pub(super) baseline: Baseline,
     pub(super) body: EncodedBody,
 }
 
-/// The candidates for a message, and those that fit.
+impl PlannedRecord {
+    pub(super) fn bits(&self, base: u8) -> usize {
+        self.form.bits(base) + usize::from(self.body.bits)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Candidate {
+    priority: f32,
+    object: u16,
+}
+
+/// The messages that may be sent now.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    pub(super) messages: usize,
+    pub(super) bytes_each: usize,
+    pub(super) max_objects: usize,
+}
+
+impl Room {
+    /// Returns the bits that records can have in all, if they are spread over the messages in the order of their ids.
+    fn bits(self, max_record_bits: usize) -> usize {
+        let bits = self.bytes_each * 8;
+        if self.messages == 1 {
+            return bits.saturating_sub(MAX_HEADER_BITS);
+        }
+        // At the end of each message there is no room for the next record, and the next one starts with a larger gap.
+        self.messages * bits.saturating_sub(MAX_HEADER_BITS + MAX_GAP_BITS + max_record_bits)
+    }
+}
+
+/// The candidates for messages, and those that fit.
 #[derive(Debug)]
 pub(super) struct Selection {
-    /// Candidates: the bits of the priority, then the id.
-    candidates: Vec<u64>,
+    candidates: Vec<Candidate>,
     planned: Vec<PlannedRecord>,
-    chosen: Vec<u64>,
     ages: [u16; 256],
+    chosen: IdSet,
+    /// The chosen objects in the order of their ids, of which the first ones are written.
+    order: Vec<u16>,
+    written: usize,
+    base: u8,
 }
 
 impl Selection {
@@ -58,119 +97,178 @@ impl Selection {
         Self {
             candidates: Vec::with_capacity(objects),
             planned: vec![PlannedRecord::default(); objects],
-            chosen: vec![0; objects.div_ceil(64)],
             ages: [0; 256],
+            chosen: IdSet::new(objects),
+            order: Vec::with_capacity(objects),
+            written: 0,
+            base: 0,
         }
     }
 
     pub(super) fn clear(&mut self) {
         self.candidates.clear();
-        self.chosen.fill(0);
         self.ages.fill(0);
+        self.order.clear();
+        self.written = 0;
     }
 
-    pub(super) fn add(&mut self, object: usize, priority: f32, record: PlannedRecord) {
-        // The bits of positive floats are ordered as the floats are.
-        self.candidates.push(u64::from(priority.max(0.0).to_bits()) << 32 | object as u64);
-        if let RecordForm::Delta { age, .. } = record.form
+    pub(super) fn add(&mut self, object: u16, priority: f32, record: PlannedRecord) {
+        self.candidates.push(Candidate { priority, object });
+        if let RecordForm::Delta { age } = record.form
             && let Some(count) = self.ages.get_mut(usize::from(age))
         {
             *count += 1;
         }
-        if let Some(planned) = self.planned.get_mut(object) {
+        if let Some(planned) = self.planned.get_mut(usize::from(object)) {
             *planned = record;
         }
     }
 
-    /// Returns the most common age of a baseline; 0 if there is none.
-    pub(super) fn base(&self) -> u8 {
+    /// Finds the most common age of a baseline, which is 0 if there is none. All candidates are known.
+    pub(super) fn set_base(&mut self) {
         let most = (0..=u8::MAX).zip(&self.ages).max_by_key(|(age, count)| (**count, u8::MAX - age));
-        most.filter(|(_, count)| **count > 0).map_or(0, |(age, _)| age)
+        self.base = most.filter(|(_, count)| **count > 0).map_or(0, |(age, _)| age);
     }
 
-    /// Chooses the most urgent records that fit into `bits` bits, at most `max_objects`.
-    pub(super) fn choose(&mut self, bits: usize, max_objects: usize) {
-        let base = self.base();
-        let mut used = HEADER_BITS;
-        if self.candidates.len() > max_objects || self.cost_of_all(base) + HEADER_BITS > bits {
-            self.candidates.sort_unstable_by(|a, b| b.cmp(a));
+    /// Returns the age in ticks of the common baseline.
+    pub(super) const fn base(&self) -> u8 {
+        self.base
+    }
+
+    /// Returns whether all candidates fit, which takes less time to find out than to choose.
+    pub(super) fn all_fit(&self, room: Room) -> bool {
+        let (mut bits, mut largest, mut next) = (0, 0, 0);
+        // The candidates are in the order of their ids before the first choice.
+        for object in self.candidates.iter().map(|candidate| u32::from(candidate.object)) {
+            let own = self.record(object as u16).bits(self.base);
+            bits += own + number_bits(object.saturating_sub(next), GAP_ORDER) as usize;
+            (largest, next) = (largest.max(own), object + 1);
         }
-        let (mut count, mut misfits) = (0, 0);
-        for index in 0..self.candidates.len() {
-            let object = self.candidates.get(index).map_or(0, |key| *key as u32 as usize);
-            let record = self.planned.get(object).copied().unwrap_or_default();
-            let cost = record.form.bits(base) + record.body.bits as usize + self.gap_cost(object);
-            if used + cost > bits {
+        self.candidates.len() <= room.max_objects && bits <= room.bits(largest)
+    }
+
+    /// Chooses all candidates.
+    pub(super) fn choose_all(&mut self) {
+        self.written = 0;
+        self.order.clear();
+        self.order.extend(self.candidates.drain(..).map(|candidate| candidate.object));
+    }
+
+    /// Adds to the priorities of all candidates.
+    pub(super) fn raise(&mut self, mut growth: impl FnMut(u16) -> f32) {
+        self.candidates.iter_mut().for_each(|candidate| candidate.priority += growth(candidate.object));
+    }
+
+    /// Chooses the most urgent candidates that fit. The others are the candidates for the next choice.
+    pub(super) fn choose(&mut self, room: Room) {
+        self.chosen.clear();
+        let largest = self.candidates.iter().map(|candidate| self.record(candidate.object).bits(self.base)).max();
+        let budget = room.bits(largest.unwrap_or(0));
+        let count = self.count_surely_fitting(budget, room.max_objects);
+        let mut used = 0;
+        for index in 0..count {
+            used += self.choose_at(index);
+        }
+        self.fill_up(count, budget.saturating_sub(used), room.max_objects - count);
+        let chosen = &self.chosen;
+        self.candidates.retain(|candidate| !chosen.contains(usize::from(candidate.object)));
+        self.written = 0;
+        self.order.clear();
+        self.order.extend(self.chosen.iter().map(|object| object as u16));
+    }
+
+    /// Moves the most urgent candidates to the front and returns how many of them fit, whatever their ids are.
+    fn count_surely_fitting(&mut self, budget: usize, max_objects: usize) -> usize {
+        let (mut low, mut high, mut used) = (0, self.candidates.len(), 0);
+        while high - low > SORTED {
+            let middle = low.midpoint(high);
+            let Some(part) = self.candidates.get_mut(low..high) else { break };
+            part.select_nth_unstable_by(middle - low, |a, b| b.priority.total_cmp(&a.priority));
+            let part = self.candidates.get(low..middle).unwrap_or(&[]);
+            let bits: usize = part.iter().map(|candidate| self.record(candidate.object).bits(self.base)).sum();
+            if middle <= max_objects && used + bits + self.most_gap_bits(middle) <= budget {
+                (low, used) = (middle, used + bits);
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+
+    /// Returns at most how many bits the gaps between this many ids take. Equal gaps take most, because the length of a
+    /// number is a concave function.
+    fn most_gap_bits(&self, count: usize) -> usize {
+        let gap = self.planned.len() / count.max(1);
+        count * (2 * (gap + 2).ilog2() as usize + 2)
+    }
+
+    /// Chooses candidates in their order while there is room, exactly counted.
+    fn fill_up(&mut self, first: usize, mut budget: usize, mut max_objects: usize) {
+        let (mut misfits, mut index) = (0, first);
+        while index < self.candidates.len() && misfits < MAX_MISFITS && max_objects > 0 {
+            if (index - first).is_multiple_of(SORTED) {
+                self.sort_next(index);
+            }
+            let Some(candidate) = self.candidates.get(index).copied() else { return };
+            let bits = self.cost(candidate.object);
+            if bits <= budget {
+                budget -= self.choose_at(index);
+                max_objects -= 1;
+            } else {
                 misfits += 1;
-                if misfits == MAX_MISFITS {
-                    break;
-                }
-                continue;
             }
-            used += cost;
-            if let Some(word) = self.chosen.get_mut(object / 64) {
-                *word |= 1 << (object % 64);
-            }
-            count += 1;
-            if count == max_objects {
-                break;
-            }
+            index += 1;
         }
     }
 
-    /// Returns at most how many bits the records of all candidates take.
-    fn cost_of_all(&self, base: u8) -> usize {
-        let (mut cost, mut next) = (0, 0);
-        // The candidates are in the order of their ids.
-        for object in self.candidates.iter().map(|key| *key as u32) {
-            let record = self.planned.get(object as usize).copied().unwrap_or_default();
-            cost += record.form.bits(base) + record.body.bits as usize;
-            cost += number_bits(object - next, GAP_ORDER) as usize;
-            next = object + 1;
+    /// Sorts the most urgent of the candidates from this index on to the front of them.
+    fn sort_next(&mut self, first: usize) {
+        let Some(rest) = self.candidates.get_mut(first..) else { return };
+        if rest.len() > SORTED {
+            rest.select_nth_unstable_by(SORTED, |a, b| b.priority.total_cmp(&a.priority));
         }
-        cost
+        if let Some(part) = rest.get_mut(..SORTED.min(rest.len())) {
+            part.sort_unstable_by(|a, b| b.priority.total_cmp(&a.priority));
+        }
     }
 
-    /// Returns how many more bits the gaps between ids take if this object is chosen too. May be negative in theory
-    /// only: two numbers never take fewer bits than their sum.
-    fn gap_cost(&self, object: usize) -> usize {
-        let start = self.chosen_before(object).map_or(0, |before| before + 1);
-        let own = number_bits((object - start) as u32, GAP_ORDER) as usize;
-        let Some(after) = self.chosen_after(object) else { return own };
-        let behind = number_bits((after - object - 1) as u32, GAP_ORDER) as usize;
+    /// Chooses a candidate. Returns how many more bits are used.
+    fn choose_at(&mut self, index: usize) -> usize {
+        let Some(object) = self.candidates.get(index).map(|candidate| candidate.object) else { return 0 };
+        let bits = self.cost(object);
+        self.chosen.insert(usize::from(object));
+        bits
+    }
+
+    /// Returns how many more bits are used if this object is chosen too.
+    fn cost(&self, object: u16) -> usize {
+        let id = usize::from(object);
+        let own = self.record(object).bits(self.base);
+        let start = self.chosen.before(id).map_or(0, |before| before + 1);
+        let gap = number_bits((id - start) as u32, GAP_ORDER) as usize;
+        let Some(after) = self.chosen.after(id) else { return own + gap };
+        // Two numbers never take fewer bits than one for the gap between both neighbours.
+        let behind = number_bits((after - id - 1) as u32, GAP_ORDER) as usize;
         let before = number_bits((after - start) as u32, GAP_ORDER) as usize;
-        (own + behind).saturating_sub(before)
+        own + (gap + behind).saturating_sub(before)
     }
 
-    fn chosen_before(&self, object: usize) -> Option<usize> {
-        let (mut index, mut mask) = (object / 64, (1_u64 << (object % 64)) - 1);
-        loop {
-            let word = self.chosen.get(index)? & mask;
-            if word != 0 {
-                return Some(index * 64 + 63 - word.leading_zeros() as usize);
-            }
-            (index, mask) = (index.checked_sub(1)?, u64::MAX);
-        }
+    /// Returns whether all chosen objects are written.
+    pub(super) fn is_written(&self) -> bool {
+        self.written == self.order.len()
     }
 
-    fn chosen_after(&self, object: usize) -> Option<usize> {
-        let (mut index, mut mask) = (object / 64, !((1_u64 << (object % 64)) - 1) & !(1 << (object % 64)));
-        loop {
-            let word = self.chosen.get(index)? & mask;
-            if word != 0 {
-                return Some(index * 64 + word.trailing_zeros() as usize);
-            }
-            (index, mask) = (index + 1, u64::MAX);
-        }
+    /// Returns the chosen objects that are not written yet, in the order of their ids.
+    pub(super) fn unwritten(&self) -> &[u16] {
+        self.order.get(self.written..).unwrap_or(&[])
     }
 
-    /// Returns the chosen objects in the order of their ids.
-    pub(super) fn chosen(&self) -> impl Iterator<Item = (usize, PlannedRecord)> {
-        let set_bits = |(index, word): (usize, &u64)| {
-            let word = *word;
-            (0..64).filter(move |bit| word >> bit & 1 == 1).map(move |bit| index * 64 + bit)
-        };
-        let objects = self.chosen.iter().enumerate().filter(|(_, word)| **word != 0).flat_map(set_bits);
-        objects.map(|object| (object, self.planned.get(object).copied().unwrap_or_default()))
+    /// Takes the next chosen objects out, because they are written.
+    pub(super) const fn take(&mut self, count: usize) {
+        self.written += count;
+    }
+
+    pub(super) fn record(&self, object: u16) -> PlannedRecord {
+        self.planned.get(usize::from(object)).copied().unwrap_or_default()
     }
 }

@@ -3,17 +3,17 @@
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use super::encodings::KnownCommits;
 use crate::commits::{CommitNumber, Commits};
+use crate::id_set::IdSet;
 
-/// The most messages that wait for a report of their delivery. Older ones count as lost.
-const MAX_MESSAGES: usize = 512;
-/// Records of messages that are kept, for each object.
-const RECORDS_PER_OBJECT: usize = 8;
-const MIN_RECORDS: usize = 512;
 /// Added to the priority of an object after the loss of its record.
 const PRIORITY_AFTER_LOSS: f32 = 50.0;
+/// How often an id can be used again before the client must know that the object is gone: it tells 16 generations
+/// apart (§6.3).
+const MAX_UNSEEN_SPAWNS: u8 = 15;
 
 /// An object for one client.
 #[derive(Clone, Copy, Debug)]
@@ -24,15 +24,19 @@ pub(super) struct ViewedObject {
     /// The newest state that arrived.
     pub(super) known: KnownCommits,
     /// The newest commit that was sent and not reported lost.
-    pub(super) sent: CommitNumber,
+    sent: CommitNumber,
     /// The newest commit at which a record was written. A client ignores another record of that tick.
     pub(super) written: CommitNumber,
     /// Acknowledgements of this commit and older ones belong to an object that is gone.
     floor: CommitNumber,
+    /// How often the id was used again since the object that the client may show.
+    spawns: u8,
     /// Whether the client may show the object.
-    pub(super) is_shown: bool,
+    is_shown: bool,
+    /// Whether the client may ever have shown an object with this id.
+    was_shown: bool,
     /// Whether `sent` is the commit at which the client was informed that the object is gone.
-    pub(super) is_gone_sent: bool,
+    is_gone_sent: bool,
 }
 
 impl ViewedObject {
@@ -43,7 +47,9 @@ impl ViewedObject {
         sent: 0,
         written: 0,
         floor: 0,
+        spawns: 0,
         is_shown: false,
+        was_shown: false,
         is_gone_sent: false,
     };
 
@@ -52,137 +58,237 @@ impl ViewedObject {
         self.sent.max(self.known.newest)
     }
 
+    /// Returns whether the client has the state of this commit, or it is on its way.
+    pub(super) fn needs(&self, changed: CommitNumber, commits: &Commits) -> bool {
+        let has_it = self.known.newest > 0 && changed <= self.known.newest;
+        !has_it && !(changed <= self.sent && self.is_in_flight(commits))
+    }
+
+    /// Returns whether the client must be informed that the object is gone.
+    pub(super) fn needs_removal(&self, commits: &Commits) -> bool {
+        self.is_shown && !(self.is_gone_sent && self.is_in_flight(commits))
+    }
+
+    /// Returns whether the client could take a new object for the one that it shows.
+    pub(super) const fn must_be_removed_first(&self) -> bool {
+        self.spawns >= MAX_UNSEEN_SPAWNS
+    }
+
     /// Forgets what the client has, so that the object is sent as a whole.
-    pub(super) fn forget(&mut self, newest: CommitNumber) {
+    fn forget(&mut self, newest: CommitNumber) {
         (self.known, self.sent, self.floor, self.is_gone_sent) = (KnownCommits::default(), 0, newest, false);
     }
 
-    /// Returns whether a record that was sent is still on its way. It counts as lost when its commit is forgotten.
-    pub(super) fn is_in_flight(&self, commits: &Commits) -> bool {
-        self.sent > self.known.newest && commits.has(self.sent)
-    }
-}
-
-/// A record of a message that was sent.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct SentObject {
-    pub(super) object: u16,
-    pub(super) is_gone: bool,
-    /// The commit on which its fields were coded; 0 for none.
-    pub(super) coded_on: CommitNumber,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct SentStates {
-    tag: u64,
-    commit: CommitNumber,
-    first: u64,
-    count: u32,
-}
-
-/// All objects for one client, and the messages that wait for a report of their delivery.
-#[derive(Debug)]
-pub(super) struct Viewer {
-    pub(super) objects: Vec<ViewedObject>,
-    /// The newest commit that is part of the priorities.
-    pub(super) counted: CommitNumber,
-    messages: VecDeque<SentStates>,
-    records: Vec<SentObject>,
-    next_record: u64,
-    next_tag: u64,
-}
-
-impl Viewer {
-    pub(super) fn new(objects: usize) -> Self {
-        Self {
-            objects: vec![ViewedObject::NEW; objects],
-            counted: 0,
-            messages: VecDeque::with_capacity(MAX_MESSAGES),
-            records: vec![SentObject::default(); (objects * RECORDS_PER_OBJECT).max(MIN_RECORDS)],
-            next_record: 0,
-            next_tag: 0,
-        }
+    /// Returns whether a record that was sent is still on its way. It counts as lost when its commit is too old.
+    fn is_in_flight(&self, commits: &Commits) -> bool {
+        self.sent > self.known.newest && commits.age(self.sent).is_some()
     }
 
-    /// Makes this the state of a new client, in the same memory.
-    pub(super) fn reset(&mut self) {
-        self.objects.fill(ViewedObject::NEW);
-        self.messages.clear();
-        self.counted = 0;
-    }
-
-    /// Notes that a message with these records was sent. Returns its tag.
-    pub(super) fn on_sent(&mut self, commit: CommitNumber, records: impl Iterator<Item = SentObject>) -> u64 {
-        let (tag, first) = (self.next_tag, self.next_record);
-        self.next_tag += 1;
-        let size = self.records.len() as u64;
-        for record in records {
-            if let Some(place) = self.records.get_mut((self.next_record % size) as usize) {
-                *place = record;
-            }
-            self.next_record += 1;
-            if let Some(viewed) = self.objects.get_mut(usize::from(record.object)) {
-                viewed.on_sent(commit, record.is_gone);
-            }
-        }
-        // A message without its records is forgotten, as are the oldest of too many.
-        let oldest = self.next_record.saturating_sub(size);
-        while self.messages.len() == MAX_MESSAGES || self.messages.front().is_some_and(|oldest_| oldest_.first < oldest)
-        {
-            self.messages.pop_front();
-        }
-        self.messages.push_back(SentStates { tag, commit, first, count: (self.next_record - first) as u32 });
-        tag
-    }
-
-    /// Calls `on_record` for each record of a message that is still known.
-    fn for_each_record(&mut self, tag: u64, on_record: fn(&mut ViewedObject, CommitNumber, SentObject)) {
-        let Some(front) = self.messages.front() else { return };
-        let Some(index) = tag.checked_sub(front.tag) else { return };
-        let Some(message) = self.messages.get(index as usize).copied() else { return };
-        let size = self.records.len() as u64;
-        for index in message.first..message.first + u64::from(message.count) {
-            let Some(record) = self.records.get((index % size) as usize).copied() else { continue };
-            if let Some(viewed) = self.objects.get_mut(usize::from(record.object)) {
-                on_record(viewed, message.commit, record);
-            }
-        }
-    }
-
-    pub(super) fn on_acknowledged(&mut self, tag: u64) {
-        self.for_each_record(tag, ViewedObject::on_acknowledged);
-    }
-
-    pub(super) fn on_lost(&mut self, tag: u64) {
-        self.for_each_record(tag, ViewedObject::on_lost);
-    }
-}
-
-impl ViewedObject {
     fn on_sent(&mut self, commit: CommitNumber, is_gone: bool) {
         (self.sent, self.written, self.priority) = (commit, commit, 0.0);
         if is_gone {
             // The client forgets the object: what arrives of it later is no baseline.
             (self.known, self.floor, self.is_gone_sent) = (KnownCommits::default(), commit, true);
         } else {
-            self.is_shown = true;
+            (self.is_shown, self.was_shown) = (true, true);
         }
     }
 
-    fn on_acknowledged(&mut self, commit: CommitNumber, record: SentObject) {
-        if record.is_gone {
-            if self.is_gone_sent && self.sent == commit {
-                (self.is_shown, self.is_gone_sent, self.sent) = (false, false, 0);
+    /// Returns whether the object is due again: the client knows now that the one before is gone.
+    fn on_acknowledged(&mut self, commit: CommitNumber, record: SentObject) -> bool {
+        if record.is_gone() {
+            let is_newest = self.is_gone_sent && self.sent == commit;
+            if is_newest {
+                (self.is_shown, self.is_gone_sent, self.sent, self.spawns) = (false, false, 0, 0);
             }
-        } else if commit > self.floor && commit > self.known.newest {
-            self.known = KnownCommits { newest: commit, before: record.coded_on };
+            return is_newest;
         }
+        if commit > self.floor && commit > self.known.newest {
+            self.known = KnownCommits { newest: commit, before: record.coded_on(commit) };
+            self.spawns = 0;
+        }
+        false
     }
 
-    fn on_lost(&mut self, commit: CommitNumber, _: SentObject) {
-        if self.sent == commit {
+    /// Returns whether the object is due again.
+    fn on_lost(&mut self, commit: CommitNumber) -> bool {
+        let is_newest = self.sent == commit;
+        if is_newest {
             (self.sent, self.is_gone_sent) = (0, false);
             self.priority += PRIORITY_AFTER_LOSS;
+        }
+        is_newest
+    }
+}
+
+/// A record of a message that was sent, in 25 bits: the object, how many commits ago its baseline was, and whether it
+/// is gone.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SentObject(u32);
+
+impl SentObject {
+    pub(super) const fn state(object: u16, age: u8) -> Self {
+        Self(object as u32 | (age as u32) << 16)
+    }
+
+    pub(super) const fn gone(object: u16) -> Self {
+        Self(object as u32 | 1 << 24)
+    }
+
+    const fn object(self) -> usize {
+        (self.0 & 0xffff) as usize
+    }
+
+    const fn is_gone(self) -> bool {
+        self.0 >> 24 == 1
+    }
+
+    /// Returns the commit on which its fields were coded; 0 for none.
+    const fn coded_on(self, commit: CommitNumber) -> CommitNumber {
+        match (self.0 >> 16) & 0xff {
+            0 => 0,
+            age => commit.saturating_sub(age),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct SentStates {
+    commit: CommitNumber,
+    /// The number of its first record, counted from the first one that was ever sent.
+    first: u64,
+    records: u32,
+}
+
+/// All objects for one client, and the messages that wait for a report of their delivery.
+#[derive(Debug)]
+pub(super) struct Viewer {
+    pub(super) objects: Vec<ViewedObject>,
+    /// The objects to look at for the next message. All others need none.
+    pub(super) due: IdSet,
+    /// The newest tick that is part of the priorities.
+    pub(super) counted: u32,
+    /// The newest tick of a message that arrived.
+    pub(super) acknowledged: Option<u32>,
+    /// The tick of the last resync.
+    pub(super) resynced: Option<u32>,
+    /// The messages of the last 255 ticks, and their records.
+    messages: VecDeque<SentStates>,
+    records: VecDeque<SentObject>,
+    /// The tag of the first message that is known.
+    first_tag: u64,
+    /// The number of the first record that is known.
+    first_record: u64,
+}
+
+impl Viewer {
+    pub(super) fn new(objects: usize) -> Self {
+        Self {
+            objects: vec![ViewedObject::NEW; objects],
+            due: IdSet::new(objects),
+            counted: 0,
+            acknowledged: None,
+            resynced: None,
+            messages: VecDeque::new(),
+            records: VecDeque::new(),
+            first_tag: 0,
+            first_record: 0,
+        }
+    }
+
+    /// Makes this the state of a new client, in the same memory.
+    pub(super) fn reset(&mut self) {
+        self.objects.fill(ViewedObject::NEW);
+        self.first_tag += self.messages.len() as u64;
+        self.first_record += self.records.len() as u64;
+        self.messages.clear();
+        self.records.clear();
+        (self.counted, self.acknowledged, self.resynced) = (0, None, None);
+    }
+
+    /// Notes that an object with this id was added or removed.
+    pub(super) fn on_replaced(&mut self, object: usize, newest: CommitNumber, is_spawn: bool) {
+        let Some(viewed) = self.objects.get_mut(object) else { return };
+        if is_spawn {
+            viewed.forget(newest);
+            viewed.spawns = if viewed.is_shown { viewed.spawns.saturating_add(1) } else { 0 };
+        }
+        self.due.insert(object);
+    }
+
+    pub(super) fn set_weight(&mut self, object: usize, weight: f32, newest: CommitNumber) {
+        let Some(viewed) = self.objects.get_mut(object) else { return };
+        if (viewed.weight > 0.0) != (weight > 0.0) {
+            viewed.forget(newest);
+            self.due.insert(object);
+        }
+        viewed.weight = weight;
+    }
+
+    /// Forgets what the client has: it may show any object that it was ever sent.
+    pub(super) fn resync(&mut self, newest: CommitNumber) {
+        for (index, viewed) in self.objects.iter_mut().enumerate() {
+            viewed.forget(newest);
+            viewed.is_shown = viewed.was_shown;
+            self.due.insert(index);
+        }
+        self.acknowledged = None;
+    }
+
+    /// Notes that a message with these records was sent. Returns its tag.
+    pub(super) fn on_sent(&mut self, commits: &Commits, records: impl Iterator<Item = SentObject>) -> u64 {
+        while self.messages.front().is_some_and(|oldest| commits.age(oldest.commit).is_none()) {
+            self.forget_oldest();
+        }
+        let (commit, before) = (commits.newest(), self.records.len());
+        let first = self.first_record + before as u64;
+        for record in records {
+            self.records.push_back(record);
+            self.due.remove(record.object());
+            if let Some(viewed) = self.objects.get_mut(record.object()) {
+                viewed.on_sent(commit, record.is_gone());
+            }
+        }
+        self.messages.push_back(SentStates { commit, first, records: (self.records.len() - before) as u32 });
+        self.first_tag + self.messages.len() as u64 - 1
+    }
+
+    fn forget_oldest(&mut self) {
+        let Some(oldest) = self.messages.pop_front() else { return };
+        self.records.drain(..(oldest.records as usize).min(self.records.len()));
+        self.first_record += u64::from(oldest.records);
+        self.first_tag += 1;
+    }
+
+    /// Returns the commit of a message that is known, and where its records are.
+    fn find(&self, tag: u64) -> Option<(CommitNumber, Range<usize>)> {
+        let message = self.messages.get(usize::try_from(tag.checked_sub(self.first_tag)?).ok()?)?;
+        let start = (message.first - self.first_record) as usize;
+        Some((message.commit, start..start + message.records as usize))
+    }
+
+    /// Notes that a message arrived. One of more than 255 ticks ago may have come too late for the client.
+    pub(super) fn on_acknowledged(&mut self, tag: u64, commits: &Commits) {
+        let Some((commit, range)) = self.find(tag) else { return };
+        if commits.age(commit).is_none() {
+            return;
+        }
+        self.acknowledged = self.acknowledged.max(commits.tick(commit));
+        for record in self.records.range(range) {
+            let Some(viewed) = self.objects.get_mut(record.object()) else { continue };
+            if viewed.on_acknowledged(commit, *record) {
+                self.due.insert(record.object());
+            }
+        }
+    }
+
+    pub(super) fn on_lost(&mut self, tag: u64) {
+        let Some((commit, range)) = self.find(tag) else { return };
+        for record in self.records.range(range) {
+            let Some(viewed) = self.objects.get_mut(record.object()) else { continue };
+            if viewed.on_lost(commit) {
+                self.due.insert(record.object());
+            }
         }
     }
 }

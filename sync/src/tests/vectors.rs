@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use serde_json::Value;
 
-use super::{schema, shown};
+use super::{schema_with_rest, shown};
 use crate::Replica;
 
 fn vectors() -> Value {
@@ -14,7 +14,7 @@ fn vectors() -> Value {
 }
 
 fn replica(vectors: &Value) -> Replica {
-    Replica::new(schema().0, vectors["max_objects_u16"].as_u64().unwrap() as u16)
+    Replica::new(schema_with_rest().0, vectors["max_objects_u16"].as_u64().unwrap() as u16)
 }
 
 fn message(case: &Value) -> Vec<u8> {
@@ -26,14 +26,14 @@ fn message(case: &Value) -> Vec<u8> {
 fn messages_of_the_vectors_show_their_objects() {
     let vectors = vectors();
     let (mut replica, steps) = (replica(&vectors), vectors["steps"].as_array().unwrap());
-    assert_eq!(steps.len(), 13);
-    assert_eq!(u64::from(schema().0.hash()), vectors["schema_hash_u32"].as_u64().unwrap());
+    assert_eq!(steps.len(), 20);
+    assert_eq!(u64::from(schema_with_rest().0.hash()), vectors["schema_hash_u32"].as_u64().unwrap());
     for step in steps {
         let tick = replica.read(&message(step)).unwrap_or_else(|error| panic!("{step}: {error}"));
-        assert_eq!(u64::from(tick % 65_536), step["tick_u16"].as_u64().unwrap(), "{step}");
+        assert_eq!(u64::from(tick), step["tick_u32"].as_u64().unwrap(), "{step}");
         let objects = step["objects"].as_array().unwrap().iter().map(|object| {
             let words = object["words"].as_array().unwrap().iter().map(|word| word.as_i64().unwrap() as i32).collect();
-            let kind = schema().1[object["kind"].as_u64().unwrap() as usize];
+            let kind = schema_with_rest().1[object["kind"].as_u64().unwrap() as usize];
             (object["id"].as_u64().unwrap() as u16, (kind, words))
         });
         assert_eq!(shown(&replica), objects.collect(), "{step}");
@@ -44,7 +44,7 @@ fn messages_of_the_vectors_show_their_objects() {
 fn invalid_messages_of_the_vectors_are_refused() {
     let vectors = vectors();
     let cases = vectors["invalid"].as_array().unwrap();
-    assert_eq!(cases.len(), 11);
+    assert_eq!(cases.len(), 14);
     for case in cases {
         let mut replica = replica(&vectors);
         let error = replica.read(&message(case)).expect_err(&case.to_string());

@@ -1,4 +1,4 @@
-//! Game state: after the first messages, neither end asks for memory.
+//! Game state: once each end knows 512 ticks, neither asks for memory.
 
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ fn state_of_many_objects_allocates_nothing() {
     let client =
         |replicator: &mut Replicator| (replicator.add_viewer().unwrap(), Replica::new(schema.clone(), OBJECTS));
     let mut clients: Vec<_> = (0..CLIENTS).map(|_| client(&mut replicator)).collect();
-    (1..300).for_each(|number| tick(&mut replicator, &mut clients, number));
-    let count = allocations(|| (300..900).for_each(|number| tick(&mut replicator, &mut clients, number)));
+    (1..900).for_each(|number| tick(&mut replicator, &mut clients, number));
+    let count = allocations(|| (900..1800).for_each(|number| tick(&mut replicator, &mut clients, number)));
     assert_eq!(count, 0);
 }

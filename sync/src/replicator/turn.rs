@@ -1,0 +1,205 @@
+//! One message for one client: collects the objects that it needs, and writes those that were chosen.
+
+use super::encodings::{Encodings, encode};
+use super::selection::{PlannedRecord, RecordForm, Room, Selection};
+use super::viewer::{SentObject, ViewedObject, Viewer};
+use super::{GENERATIONS, ReplicatedObject};
+use crate::bits::{BitWriter, number_bits};
+use crate::commits::Commits;
+use crate::priority::Priorities;
+use crate::record::{self, GAP_ORDER, KnownState};
+use crate::schema::Schema;
+
+/// Commits without a change after which an object counts as at rest.
+const REST_COMMITS: u32 = 10;
+/// The interval to which priorities refer: 50 ms.
+const INTERVALS_PER_SECOND: f32 = 20.0;
+/// The error of an object if its state at a client is not known.
+const UNKNOWN_ERROR: f32 = 1.0;
+/// Ticks without an acknowledged message after which a message has all bits of its tick: half of what 16 bits tell
+/// apart is far enough from any mistake.
+const MAX_NARROW_TICKS: u32 = 1 << 14;
+
+/// What writing a message uses.
+pub(super) struct Turn<'r> {
+    pub(super) schema: &'r Schema,
+    pub(super) priorities: Priorities,
+    pub(super) objects: &'r [ReplicatedObject],
+    pub(super) commits: &'r Commits,
+    pub(super) ticks_per_second: u16,
+}
+
+impl Turn<'_> {
+    /// Chooses objects for these messages: of those that the client needs, or of those that were not chosen before.
+    pub(super) fn plan(
+        &self,
+        viewer: &mut Viewer,
+        encodings: &mut Encodings,
+        selection: &mut Selection,
+        room: Room,
+        is_collected: bool,
+    ) {
+        if !is_collected {
+            self.collect(viewer, encodings, selection);
+            selection.set_base();
+            let ticks = self.now().saturating_sub(viewer.counted);
+            viewer.counted = self.now();
+            if selection.all_fit(room) {
+                selection.choose_all();
+                return;
+            }
+            self.raise_priorities(viewer, selection, ticks);
+        }
+        selection.choose(room);
+    }
+
+    fn raise_priorities(&self, viewer: &mut Viewer, selection: &mut Selection, ticks: u32) {
+        let intervals = ticks as f32 * INTERVALS_PER_SECOND / f32::from(self.ticks_per_second);
+        selection.raise(|object| {
+            let Some(viewed) = viewer.objects.get_mut(usize::from(object)) else { return 0.0 };
+            let growth = viewed.weight * self.growth(object, viewed) * intervals;
+            viewed.priority += growth;
+            growth
+        });
+    }
+
+    fn now(&self) -> u32 {
+        self.commits.tick(self.commits.newest()).unwrap_or(0)
+    }
+
+    fn collect(&self, viewer: &mut Viewer, encodings: &mut Encodings, selection: &mut Selection) {
+        selection.clear();
+        for index in 0..viewer.due.groups() {
+            for object in viewer.due.group(index) {
+                self.collect_one(object, viewer, encodings, selection);
+            }
+        }
+    }
+
+    fn collect_one(&self, index: usize, viewer: &mut Viewer, encodings: &mut Encodings, selection: &mut Selection) {
+        let newest = self.commits.newest();
+        let (Some(object), Some(viewed)) = (self.objects.get(index), viewer.objects.get(index)) else { return };
+        // A client ignores another record of this tick: the object stays due.
+        if viewed.written == newest {
+            return;
+        }
+        let is_seen = object.is_live && viewed.weight > 0.0;
+        if !is_seen || viewed.must_be_removed_first() {
+            if viewed.needs_removal(self.commits) {
+                let form = RecordForm::Gone { is_despawned: !object.is_live || viewed.weight > 0.0 };
+                // It takes four bits and what the client shows is wrong: it goes before any state.
+                selection.add(index as u16, f32::MAX, PlannedRecord { form, ..PlannedRecord::default() });
+            } else {
+                viewer.due.remove(index);
+            }
+            return;
+        }
+        // An object has no state before its first commit.
+        let needs = self.priorities.repeats_known || viewed.needs(object.changed, self.commits);
+        if object.changed == 0 || !needs {
+            viewer.due.remove(index);
+            return;
+        }
+        let Some(layout) = self.schema.layout(object.kind) else { return };
+        let baseline = encodings.baseline(viewed.known, newest);
+        let body = encodings.body(self.commits, layout, index, baseline);
+        let age = encodings.age(baseline);
+        let form = if age > 0 { RecordForm::Delta { age } } else { RecordForm::Whole };
+        selection.add(index as u16, viewed.priority, PlannedRecord { form, baseline, body });
+    }
+
+    /// Returns how much the priority of an object grows in 50 ms.
+    fn growth(&self, object: u16, viewed: &ViewedObject) -> f32 {
+        let index = usize::from(object);
+        let Some(object) = self.objects.get(index) else { return 0.0 };
+        let base = match self.commits.newest() - object.changed {
+            0 => self.priorities.moving,
+            1..REST_COMMITS => self.priorities.still,
+            _ => self.priorities.at_rest,
+        };
+        if self.priorities.per_unit_of_error > 0.0 {
+            base + self.priorities.per_unit_of_error * self.error(index, *object, viewed)
+        } else {
+            base
+        }
+    }
+
+    /// Returns the error of what a client shows.
+    fn error(&self, index: usize, object: ReplicatedObject, viewed: &ViewedObject) -> f32 {
+        let state = |commit| Some((self.commits.words(commit, index)?, self.commits.tick(commit)?));
+        let shown = viewed.shown();
+        let (Some(layout), Some((words, tick)), Some((now, now_tick))) =
+            (self.schema.layout(object.kind), state(shown), state(self.commits.newest()))
+        else {
+            return UNKNOWN_ERROR;
+        };
+        let known = KnownState { words, tick, before: shown.checked_sub(1).and_then(state) };
+        record::error_between(layout, now, known, now_tick)
+    }
+
+    /// Writes the chosen records that are not written yet, as many as fit. Returns the bits of the message and the
+    /// number of its objects.
+    pub(super) fn emit(
+        &self,
+        buf: &mut [u8],
+        encodings: &Encodings,
+        selection: &Selection,
+        viewer: &Viewer,
+    ) -> (usize, usize) {
+        let (max_bits, base, tick) = (buf.len() * 8, selection.base(), self.now());
+        let mut writer = BitWriter::new(buf);
+        writer.write(tick & 0xffff, 16);
+        let is_narrow = viewer.acknowledged.is_some_and(|known| tick.saturating_sub(known) < MAX_NARROW_TICKS);
+        writer.write(u32::from(!is_narrow), 1);
+        if !is_narrow {
+            writer.write(tick >> 16, 16);
+        }
+        writer.write(u32::from(base), 8);
+        let (mut next, mut count) = (0, 0);
+        for object in selection.unwritten().iter().take(usize::from(self.priorities.max_objects)) {
+            let (record, gap) = (selection.record(*object), u32::from(*object) - next);
+            let bits = number_bits(gap, GAP_ORDER) as usize + record.bits(base);
+            if writer.bits() + bits > max_bits {
+                break;
+            }
+            writer.write_number(gap, GAP_ORDER);
+            self.emit_record(&mut writer, usize::from(*object), record, base, encodings);
+            (next, count) = (u32::from(*object) + 1, count + 1);
+        }
+        (writer.finish(), count)
+    }
+
+    fn emit_record(
+        &self,
+        writer: &mut BitWriter<'_>,
+        index: usize,
+        record: PlannedRecord,
+        base: u8,
+        encodings: &Encodings,
+    ) {
+        let Some(object) = self.objects.get(index) else { return };
+        match record.form {
+            RecordForm::Delta { age } if age == base => writer.write(0, 1),
+            RecordForm::Delta { age } => writer.write(0b01 | u32::from(age) << 2, 10),
+            RecordForm::Whole => {
+                let generation = u32::from(object.generation % GENERATIONS);
+                writer.write(0b011 | u32::from(object.kind.0) << 3 | generation << 7, 11);
+            }
+            RecordForm::Gone { is_despawned } => return writer.write(0b111 | u32::from(is_despawned) << 3, 4),
+        }
+        match (encodings.bytes(record.body), self.schema.layout(object.kind)) {
+            (Some(bytes), _) => writer.copy(bytes, usize::from(record.body.bits)),
+            (None, Some(layout)) => encode(writer, self.commits, layout, index, record.baseline),
+            (None, None) => debug_assert!(false, "an object has a kind of this schema"),
+        }
+    }
+}
+
+/// Returns what is kept of a record that is sent.
+pub(super) fn sent_record(selection: &Selection, object: u16) -> SentObject {
+    let record = selection.record(object);
+    match record.form {
+        RecordForm::Gone { .. } => SentObject::gone(object),
+        RecordForm::Delta { .. } | RecordForm::Whole => SentObject::state(object, record.baseline.newest),
+    }
+}
