@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock};
 
 use libfuzzer_sys::fuzz_target;
 use slipgate_fuzz::Input;
-use slipgate_sync::{Field, ObjectId, ObjectKind, Replica, ReplicaChange, Replicator, Schema, ViewerId};
+use slipgate_sync::{Field, Look, ObjectId, ObjectKind, Replica, ReplicaChange, Replicator, Schema, ViewerId};
 
 const OBJECTS: u16 = 12;
 const MAX_BYTES: usize = 120;
@@ -123,12 +123,16 @@ impl World {
         while let Some(operation) = input.operation() {
             let id = ObjectId(u16::from(input.u8()) % OBJECTS);
             let value = input.u8();
-            match operation % 11 {
+            match operation % 12 {
                 0 | 1 => _ = self.replicator.spawn(id, kinds[usize::from(value % 3)]).err(),
                 2 => self.replicator.despawn(id),
                 3 | 4 => self.change(id, value, input.u8()),
                 5 => self.replicator.set_weight(self.viewer, id, f32::from(value % 3)),
                 6 => self.commit(u32::from(value % 80) + 1),
+                10 => {
+                    let look = Look::around([f32::from(value) / 8.0 - 16.0, 0.0, 0.0], f32::from(input.u8() % 16));
+                    self.replicator.look(self.viewer, (value % 4 != 0).then_some(look.leaving(12.0)));
+                }
                 8 => _ = self.replicator.resync(self.viewer),
                 9 => self.replicator.plan(self.viewer, usize::from(value % 4), 4 + usize::from(input.u8()) % MAX_BYTES),
                 7 => self.send(value, 4 + usize::from(input.u8()) % MAX_BYTES),
@@ -162,6 +166,7 @@ impl World {
         for (bytes, tag) in std::mem::take(&mut self.late) {
             self.deliver(&bytes, tag);
         }
+        self.replicator.look(self.viewer, None);
         (0..OBJECTS).for_each(|id| self.replicator.set_weight(self.viewer, ObjectId(id), 1.0));
         for _ in 0..130 {
             self.commit(1);

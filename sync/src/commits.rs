@@ -61,6 +61,11 @@ impl Commits {
         u8::try_from(age).ok()
     }
 
+    /// Returns the words of all objects at the newest commit.
+    pub(crate) fn newest_words(&self) -> &[i32] {
+        self.get(self.newest).map_or(&[], |commit| &commit.words)
+    }
+
     /// Returns the words of an object at a commit that is kept.
     pub(crate) fn words(&self, commit: CommitNumber, object: usize) -> Option<&[i32]> {
         let start = object * self.words_per_object;

@@ -14,8 +14,8 @@
 //!
 //! The crate has no sockets, clocks, threads or callbacks, and knows neither entities nor physics. It needs nothing
 //! else of Slipgate: any transport will do that reports which messages arrived. Memory is bounded by the limits of
-//! [`Replicator::new`] and [`Replica::new`]: it grows with the ids that are used and with the messages on their way, and
-//! then nothing is allocated.
+//! [`Replicator::new`] and [`Replica::new`]: it grows with the ids that are used and with the messages on their way,
+//! and then nothing is allocated.
 //!
 //! The specification of the format is `specs/sync-1.md`; the code cites its sections: §6.4.
 
@@ -32,8 +32,8 @@ struct SyncReadme;
 
 mod bits;
 mod commits;
-mod id_set;
 mod object;
+mod object_set;
 mod priority;
 mod quantize;
 mod read_error;
@@ -48,5 +48,5 @@ pub use object::{ObjectId, ObjectMut, ObjectRef, WrongField};
 pub use priority::Priorities;
 pub use read_error::StateReadError;
 pub use replica::{GoneReason, Replica, ReplicaChange};
-pub use replicator::{Replicator, ReplicatorError, StateMessage, ViewerId};
+pub use replicator::{Look, Replicator, ReplicatorError, StateMessage, ViewerId};
 pub use schema::{Field, MAX_FIELDS, MAX_KINDS, MAX_WORDS, ObjectKind, Schema, SchemaBuilder, SchemaError};

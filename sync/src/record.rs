@@ -10,6 +10,10 @@ pub(crate) const MAX_MOTION_TICKS: u32 = 63;
 /// The order of the numbers that say how many ids are left out (§6.3).
 pub(crate) const GAP_ORDER: u32 = 1;
 
+/// The order of the numbers that correct a prediction, by the number of bits of the predicted motion (§6.4).
+const ORDERS: [u32; 8] = [0, 2, 2, 3, 4, 4, 5, 6];
+/// The order for longer motions.
+const MAX_ORDER: u32 = 7;
 /// How far a client moves an object on that it has no newer state of, in ticks: 100 ms at 60 ticks a second.
 const MAX_EXTRAPOLATED_TICKS: u32 = 6;
 
@@ -40,9 +44,9 @@ impl KnownState<'_> {
         let moved = change * i64::from(tick.saturating_sub(self.tick))
             / i64::from(self.tick.saturating_sub(before_tick).max(1));
         let value = (i64::from(last) + moved).clamp(0, i64::from(limit)) as i32;
-        // Fast words change their speed by more. A quarter of the motion is a typical correction.
-        let order = (u64::BITS - moved.unsigned_abs().leading_zeros()).saturating_sub(2).min(12);
-        Prediction { value, order }
+        // Fast words change their speed by more.
+        let order = ORDERS.get((u64::BITS - moved.unsigned_abs().leading_zeros()) as usize).unwrap_or(&MAX_ORDER);
+        Prediction { value, order: *order }
     }
 
     /// Predicts a word that does not move: it stays.
@@ -209,8 +213,8 @@ fn read_corrections(
     Ok(())
 }
 
-/// Returns the distance in units of its fields between a state and what a client shows, which is an earlier state
-/// whose vectors have moved on since, at the speed between it and the state before it.
+/// Returns the distance between a state and what a client shows, in units of its fields. The client shows an earlier
+/// state. Its vectors have moved on since, at the speed between it and the state before it.
 pub(crate) fn error_between(layout: &KindLayout, words: &[i32], shown: KnownState<'_>, tick: u32) -> f32 {
     let moved_ticks = (tick - shown.tick).min(MAX_EXTRAPOLATED_TICKS) as f32;
     let mut error = 0.0;

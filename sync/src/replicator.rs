@@ -1,6 +1,8 @@
 //! The server's side: takes the states of objects and writes messages for each client.
 
 mod encodings;
+mod interest;
+mod replicated;
 mod selection;
 mod turn;
 mod viewer;
@@ -12,17 +14,18 @@ use alloc::vec::Vec;
 use core::fmt;
 
 use self::encodings::Encodings;
+use self::interest::Grid;
+pub use self::interest::Look;
+use self::replicated::{GENERATIONS, ReplicatedObject};
 use self::selection::{Room, Selection};
 use self::turn::{Turn, sent_record};
 use self::viewer::Viewer;
 use crate::commits::{CommitNumber, Commits};
-use crate::id_set::IdSet;
 use crate::object::{ObjectId, ObjectMut};
+use crate::object_set::ObjectSet;
 use crate::priority::Priorities;
 use crate::schema::{ObjectKind, Schema};
 
-/// The most numbers that tell objects with one id apart (§6.3).
-const GENERATIONS: u8 = 16;
 /// Commits after which all objects of a client are looked at again: a message may have got lost without a report.
 const COMMITS_PER_REVIEW: CommitNumber = 64;
 const DEFAULT_TICKS_PER_SECOND: u16 = 60;
@@ -75,15 +78,6 @@ pub struct StateMessage {
     pub objects: usize,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct ReplicatedObject {
-    kind: ObjectKind,
-    is_live: bool,
-    generation: u8,
-    /// The commit at which its words changed last; 0 before its first commit.
-    changed: CommitNumber,
-}
-
 #[derive(Debug)]
 struct ViewerSlot {
     generation: u32,
@@ -128,10 +122,13 @@ pub struct Replicator {
     /// The words of all objects, as the game has set them.
     words: Vec<i32>,
     /// The objects that changed at the newest commit.
-    changed: IdSet,
+    changed: ObjectSet,
     commits: Commits,
     encodings: Encodings,
     selection: Selection,
+    grid: Grid,
+    /// The commit of the grid.
+    grid_of: CommitNumber,
     /// The client and the commit of the selection, unless anything happened since.
     planned_for: Option<(ViewerId, CommitNumber)>,
     viewers: Vec<ViewerSlot>,
@@ -151,10 +148,12 @@ impl Replicator {
             objects: vec![free; objects],
             end: 0,
             words: vec![0; objects * words],
-            changed: IdSet::new(objects),
+            changed: ObjectSet::new(objects),
             commits: Commits::new(words),
             encodings: Encodings::new(objects),
             selection: Selection::new(objects),
+            grid: Grid::new(&schema, objects),
+            grid_of: 0,
             planned_for: None,
             viewers: Vec::new(),
             max_viewers: usize::from(max_viewers),
@@ -240,7 +239,7 @@ impl Replicator {
         self.encodings.start(&self.commits);
         let is_review = self.priorities.repeats_known || self.commits.newest().is_multiple_of(COMMITS_PER_REVIEW);
         for slot in self.viewers.iter_mut().filter(|slot| slot.is_used) {
-            slot.viewer.due.add_all(&self.changed);
+            slot.viewer.notice(&self.changed);
             if is_review {
                 slot.viewer.due.insert_below(self.end);
             }
@@ -248,7 +247,7 @@ impl Replicator {
         Ok(())
     }
 
-    /// Finds the objects whose words differ from those of the newest commit.
+    /// Finds the objects with other words than at the newest commit.
     fn find_changes(&mut self) {
         let (newest, size) = (self.commits.newest(), self.schema.max_words().max(1));
         self.changed.clear();
@@ -300,6 +299,15 @@ impl Replicator {
         let weight = if weight.is_finite() { weight.max(0.0) } else { 0.0 };
         if let Some(slot) = self.slot(viewer) {
             slot.viewer.set_weight(usize::from(id.0), weight, newest);
+        }
+    }
+
+    /// Sets what a client sees of the world, in addition to the weights: objects around a place, or all with `None`.
+    /// What is out of sight is removed from the client.
+    pub fn look(&mut self, viewer: ViewerId, look: Option<Look>) {
+        let newest = self.commits.newest();
+        if let Some(slot) = self.slot(viewer) {
+            slot.viewer.set_look(look, newest);
         }
     }
 
@@ -357,6 +365,11 @@ impl Replicator {
             commits: &self.commits,
             ticks_per_second: self.ticks_per_second,
         };
+        if slot.viewer.look.is_some() && self.grid_of != newest {
+            self.grid_of = newest;
+            self.grid.fill(&self.schema, &self.objects, self.commits.newest_words());
+        }
+        slot.viewer.update_seen(&self.grid, newest);
         let is_known = self.planned_for == Some((viewer, newest));
         turn.plan(&mut slot.viewer, &mut self.encodings, &mut self.selection, room, is_known);
         self.planned_for = Some((viewer, newest));

@@ -113,7 +113,7 @@ impl Field {
             FieldShape::Integer { min, max } => limits.push(max.saturating_sub(*min)),
             FieldShape::Scalar(axis) => limits.push(axis.last() as i32),
             FieldShape::Vector(axes) | FieldShape::Velocity(axes) => {
-                limits.extend(axes.iter().map(|axis| axis.last() as i32))
+                limits.extend(axes.iter().map(|axis| axis.last() as i32));
             }
             FieldShape::Rotation { bits } => {
                 // The builder refuses other numbers of bits later.
@@ -130,7 +130,7 @@ impl Field {
             FieldShape::Bool | FieldShape::Rest | FieldShape::Integer { .. } => steps.push(0.1),
             FieldShape::Scalar(axis) => steps.push(1.0 / axis.steps as f32),
             FieldShape::Vector(axes) | FieldShape::Velocity(axes) => {
-                steps.extend(axes.iter().map(|axis| 1.0 / axis.steps as f32))
+                steps.extend(axes.iter().map(|axis| 1.0 / axis.steps as f32));
             }
             FieldShape::Rotation { bits } => {
                 let bits = (*bits).clamp(MIN_ROTATION_BITS, MAX_ROTATION_BITS);
@@ -339,10 +339,22 @@ impl Schema {
         self.layout(kind).map_or(0, |layout| (0..layout.words()).map(|word| layout.width(word)).sum())
     }
 
-    /// Returns a hash of all kinds and fields (§6.2), for the version of the channels' layout: peers with another
-    /// schema then refuse each other when they connect.
+    /// Returns a hash of all kinds and fields (§6.2).
     #[must_use]
     pub fn hash(&self) -> u32 {
+        self.fnv().0
+    }
+
+    /// Returns a hash of all kinds and fields and of the game's own version (§6.2), as the version of the channels'
+    /// layout. Peers with another schema or another version of the game then refuse each other when they connect.
+    #[must_use]
+    pub fn version(&self, game_version: u32) -> u32 {
+        let mut hash = self.fnv();
+        hash.add(game_version);
+        hash.0
+    }
+
+    fn fnv(&self) -> Fnv {
         let mut hash = Fnv::default();
         for kind in &self.kinds {
             hash.add(kind.fields.len() as u32);
@@ -350,7 +362,12 @@ impl Schema {
                 hash.add_field(&field.0);
             }
         }
-        hash.0
+        hash
+    }
+
+    /// Returns the kinds.
+    pub(crate) fn layouts(&self) -> impl Iterator<Item = &KindLayout> {
+        self.kinds.iter()
     }
 
     pub(crate) fn layout(&self, kind: ObjectKind) -> Option<&KindLayout> {
@@ -497,5 +514,9 @@ mod tests {
         hashes.sort_unstable();
         hashes.dedup();
         assert_eq!(hashes.len(), 10);
+        let mut schema = Schema::builder();
+        schema.add(&fields);
+        let schema = schema.build().unwrap();
+        assert_ne!(schema.version(1), schema.version(2));
     }
 }

@@ -23,7 +23,7 @@ pub(super) struct KnownCommits {
 
 /// The baseline of a record: how many commits ago the known state was, and the one on which that was coded; 0 for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Baseline {
+pub(super) struct BaselineAges {
     pub(super) newest: u8,
     before: u8,
 }
@@ -39,7 +39,7 @@ pub(super) struct EncodedBody {
 #[derive(Debug)]
 pub(super) struct Encodings {
     counts: Vec<u8>,
-    baselines: Vec<[Baseline; VARIANTS]>,
+    baselines: Vec<[BaselineAges; VARIANTS]>,
     bodies: Vec<[EncodedBody; VARIANTS]>,
     bytes: Vec<u8>,
     used: usize,
@@ -51,7 +51,7 @@ impl Encodings {
     pub(super) fn new(objects: usize) -> Self {
         Self {
             counts: vec![0; objects],
-            baselines: vec![[Baseline::default(); VARIANTS]; objects],
+            baselines: vec![[BaselineAges::default(); VARIANTS]; objects],
             bodies: vec![[EncodedBody::default(); VARIANTS]; objects],
             bytes: vec![0; objects * BYTES_PER_OBJECT],
             used: 0,
@@ -69,7 +69,7 @@ impl Encodings {
     }
 
     /// Returns what a record can refer to.
-    pub(super) fn baseline(&self, known: KnownCommits, newest: CommitNumber) -> Baseline {
+    pub(super) fn baseline(&self, known: KnownCommits, newest: CommitNumber) -> BaselineAges {
         let ticks = |commit: CommitNumber| {
             let age = if commit == 0 { 0 } else { newest - commit };
             (age as u8, self.ages.get(age as usize).copied().unwrap_or(0))
@@ -78,13 +78,13 @@ impl Encodings {
         let (before_age, before_ticks) = ticks(known.before);
         let has_motion = before_ticks > 0 && u32::from(before_ticks) <= MAX_MOTION_TICKS;
         match newest_ticks {
-            0 => Baseline::default(),
-            _ => Baseline { newest: newest_age, before: if has_motion { before_age } else { 0 } },
+            0 => BaselineAges::default(),
+            _ => BaselineAges { newest: newest_age, before: if has_motion { before_age } else { 0 } },
         }
     }
 
     /// Returns the age of a baseline in ticks.
-    pub(super) fn age(&self, baseline: Baseline) -> u8 {
+    pub(super) fn age(&self, baseline: BaselineAges) -> u8 {
         self.ages.get(usize::from(baseline.newest)).copied().unwrap_or(0)
     }
 
@@ -94,7 +94,7 @@ impl Encodings {
         commits: &Commits,
         layout: &KindLayout,
         object: usize,
-        baseline: Baseline,
+        baseline: BaselineAges,
     ) -> EncodedBody {
         let count = self.counts.get(object).map_or(0, |count| usize::from(*count));
         if let Some(kept) = self.baselines.get(object)
@@ -116,7 +116,7 @@ impl Encodings {
         body
     }
 
-    fn keep(&mut self, object: usize, index: usize, baseline: Baseline, body: EncodedBody) {
+    fn keep(&mut self, object: usize, index: usize, baseline: BaselineAges, body: EncodedBody) {
         self.used += usize::from(body.bits).div_ceil(8);
         if let Some(kept) = self.baselines.get_mut(object).and_then(|kept| kept.get_mut(index)) {
             *kept = baseline;
@@ -141,7 +141,7 @@ pub(super) fn encode(
     commits: &Commits,
     layout: &KindLayout,
     object: usize,
-    baseline: Baseline,
+    baseline: BaselineAges,
 ) {
     let state = |age: u8| {
         let commit = commits.newest().checked_sub(u32::from(age)).filter(|_| age > 0)?;

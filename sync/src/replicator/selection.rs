@@ -3,9 +3,9 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::encodings::{Baseline, EncodedBody};
+use super::encodings::{BaselineAges, EncodedBody};
 use crate::bits::number_bits;
-use crate::id_set::IdSet;
+use crate::object_set::ObjectSet;
 use crate::record::GAP_ORDER;
 
 /// The most bits of a message before its records (§6.3).
@@ -43,7 +43,7 @@ impl RecordForm {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct PlannedRecord {
     pub(super) form: RecordForm,
-    pub(super) baseline: Baseline,
+    pub(super) baseline: BaselineAges,
     pub(super) body: EncodedBody,
 }
 
@@ -54,7 +54,7 @@ impl PlannedRecord {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Candidate {
+struct DueObject {
     priority: f32,
     object: u16,
 }
@@ -82,10 +82,10 @@ impl Room {
 /// The candidates for messages, and those that fit.
 #[derive(Debug)]
 pub(super) struct Selection {
-    candidates: Vec<Candidate>,
+    candidates: Vec<DueObject>,
     planned: Vec<PlannedRecord>,
     ages: [u16; 256],
-    chosen: IdSet,
+    chosen: ObjectSet,
     /// The chosen objects in the order of their ids, of which the first ones are written.
     order: Vec<u16>,
     written: usize,
@@ -98,7 +98,7 @@ impl Selection {
             candidates: Vec::with_capacity(objects),
             planned: vec![PlannedRecord::default(); objects],
             ages: [0; 256],
-            chosen: IdSet::new(objects),
+            chosen: ObjectSet::new(objects),
             order: Vec::with_capacity(objects),
             written: 0,
             base: 0,
@@ -113,7 +113,7 @@ impl Selection {
     }
 
     pub(super) fn add(&mut self, object: u16, priority: f32, record: PlannedRecord) {
-        self.candidates.push(Candidate { priority, object });
+        self.candidates.push(DueObject { priority, object });
         if let RecordForm::Delta { age } = record.form
             && let Some(count) = self.ages.get_mut(usize::from(age))
         {

@@ -1,9 +1,9 @@
 //! One message for one client: collects the objects that it needs, and writes those that were chosen.
 
 use super::encodings::{Encodings, encode};
+use super::replicated::{GENERATIONS, ReplicatedObject};
 use super::selection::{PlannedRecord, RecordForm, Room, Selection};
 use super::viewer::{SentObject, ViewedObject, Viewer};
-use super::{GENERATIONS, ReplicatedObject};
 use crate::bits::{BitWriter, number_bits};
 use crate::commits::Commits;
 use crate::priority::Priorities;
@@ -83,10 +83,10 @@ impl Turn<'_> {
         if viewed.written == newest {
             return;
         }
-        let is_seen = object.is_live && viewed.weight > 0.0;
+        let is_seen = object.is_live && viewer.sees(index);
         if !is_seen || viewed.must_be_removed_first() {
             if viewed.needs_removal(self.commits) {
-                let form = RecordForm::Gone { is_despawned: !object.is_live || viewed.weight > 0.0 };
+                let form = RecordForm::Gone { is_despawned: !object.is_live || is_seen };
                 // It takes four bits and what the client shows is wrong: it goes before any state.
                 selection.add(index as u16, f32::MAX, PlannedRecord { form, ..PlannedRecord::default() });
             } else {

@@ -6,13 +6,14 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 use super::encodings::KnownCommits;
+use super::interest::{Grid, Look};
 use crate::commits::{CommitNumber, Commits};
-use crate::id_set::IdSet;
+use crate::object_set::ObjectSet;
 
 /// Added to the priority of an object after the loss of its record.
 const PRIORITY_AFTER_LOSS: f32 = 50.0;
-/// How often an id can be used again before the client must know that the object is gone: it tells 16 generations
-/// apart (§6.3).
+/// How often an id can be used again before the client must know that the object is gone: it can distinguish 16
+/// generations (§6.3).
 const MAX_UNSEEN_SPAWNS: u8 = 15;
 
 /// An object for one client.
@@ -58,10 +59,11 @@ impl ViewedObject {
         self.sent.max(self.known.newest)
     }
 
-    /// Returns whether the client has the state of this commit, or it is on its way.
+    /// Returns whether the state of this commit must be sent: the client does not have it, and it is not on its way.
     pub(super) fn needs(&self, changed: CommitNumber, commits: &Commits) -> bool {
         let has_it = self.known.newest > 0 && changed <= self.known.newest;
-        !has_it && !(changed <= self.sent && self.is_in_flight(commits))
+        let is_on_its_way = changed <= self.sent && self.is_in_flight(commits);
+        !(has_it || is_on_its_way)
     }
 
     /// Returns whether the client must be informed that the object is gone.
@@ -165,7 +167,12 @@ struct SentStates {
 pub(super) struct Viewer {
     pub(super) objects: Vec<ViewedObject>,
     /// The objects to look at for the next message. All others need none.
-    pub(super) due: IdSet,
+    pub(super) due: ObjectSet,
+    /// The objects that are in sight: all without [`Look`].
+    pub(super) seen: ObjectSet,
+    pub(super) look: Option<Look>,
+    /// The commit at which `seen` was brought up to date; 0 for none.
+    pub(super) looked: CommitNumber,
     /// The newest tick that is part of the priorities.
     pub(super) counted: u32,
     /// The newest tick of a message that arrived.
@@ -185,7 +192,10 @@ impl Viewer {
     pub(super) fn new(objects: usize) -> Self {
         Self {
             objects: vec![ViewedObject::NEW; objects],
-            due: IdSet::new(objects),
+            due: ObjectSet::new(objects),
+            seen: ObjectSet::new(objects),
+            look: None,
+            looked: 0,
             counted: 0,
             acknowledged: None,
             resynced: None,
@@ -204,6 +214,8 @@ impl Viewer {
         self.messages.clear();
         self.records.clear();
         (self.counted, self.acknowledged, self.resynced) = (0, None, None);
+        self.look = None;
+        self.seen.insert_below(self.objects.len());
     }
 
     /// Notes that an object with this id was added or removed.
@@ -216,13 +228,57 @@ impl Viewer {
         self.due.insert(object);
     }
 
+    /// Notes which objects changed at a commit.
+    pub(super) fn notice(&mut self, changed: &ObjectSet) {
+        self.due.add_common(changed, &self.seen);
+    }
+
+    /// Returns whether the client may have this object.
+    pub(super) fn sees(&self, object: usize) -> bool {
+        self.seen.contains(object) && self.objects.get(object).is_some_and(|viewed| viewed.weight > 0.0)
+    }
+
+    /// Sets what the client sees. Without a look it sees all objects again.
+    pub(super) fn set_look(&mut self, look: Option<Look>, newest: CommitNumber) {
+        (self.look, self.looked) = (look, 0);
+        if look.is_none() {
+            for object in 0..self.objects.len() {
+                if !self.seen.contains(object) {
+                    self.seen.insert(object);
+                    self.on_sight(object, newest);
+                }
+            }
+        }
+    }
+
+    /// Brings the objects in sight up to date with a commit.
+    pub(super) fn update_seen(&mut self, grid: &Grid, newest: CommitNumber) {
+        let Some(look) = self.look.filter(|_| self.looked != newest) else { return };
+        self.looked = newest;
+        let (objects, due) = (&mut self.objects, &mut self.due);
+        grid.update(&look, &mut self.seen, |object| {
+            due.insert(object);
+            if let Some(viewed) = objects.get_mut(object) {
+                viewed.forget(newest);
+            }
+        });
+    }
+
+    /// Notes that an object came into sight or left it.
+    fn on_sight(&mut self, object: usize, newest: CommitNumber) {
+        self.due.insert(object);
+        if let Some(viewed) = self.objects.get_mut(object) {
+            viewed.forget(newest);
+        }
+    }
+
     pub(super) fn set_weight(&mut self, object: usize, weight: f32, newest: CommitNumber) {
         let Some(viewed) = self.objects.get_mut(object) else { return };
-        if (viewed.weight > 0.0) != (weight > 0.0) {
-            viewed.forget(newest);
-            self.due.insert(object);
-        }
+        let is_change = (viewed.weight > 0.0) != (weight > 0.0);
         viewed.weight = weight;
+        if is_change {
+            self.on_sight(object, newest);
+        }
     }
 
     /// Forgets what the client has: it may show any object that it was ever sent.

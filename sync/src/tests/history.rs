@@ -58,13 +58,13 @@ fn client_can_demand_a_resync_once_a_second() {
     let (replicator, _, _, _) = pair();
     let mut replicator = replicator.with_ticks_per_second(20);
     let viewer = replicator.add_viewer().unwrap();
-    let heeded: Vec<u32> = (1..60)
+    let accepted: Vec<u32> = (1..60)
         .filter(|tick| {
             replicator.commit(*tick).unwrap();
             replicator.resync(viewer)
         })
         .collect();
-    assert_eq!(heeded, [1, 21, 41]);
+    assert_eq!(accepted, [1, 21, 41]);
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn planned_messages_have_ascending_ids_and_all_objects() {
 }
 
 #[test]
-fn plan_of_too_few_messages_fits_and_leaves_nobody_out() {
+fn plan_of_too_few_messages_reaches_all_objects() {
     let (mut replicator, mut replica, viewer, [cube, _]) = pair();
     (0..OBJECTS).for_each(|id| _ = replicator.spawn(ObjectId(id), cube).unwrap());
     let mut last = [0; OBJECTS as usize];

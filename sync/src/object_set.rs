@@ -4,11 +4,11 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 #[derive(Clone, Debug)]
-pub(crate) struct IdSet {
+pub(crate) struct ObjectSet {
     words: Vec<u64>,
 }
 
-impl IdSet {
+impl ObjectSet {
     /// Returns an empty set for ids below `objects`.
     pub(crate) fn new(objects: usize) -> Self {
         Self { words: vec![0; objects.div_ceil(64)] }
@@ -34,8 +34,10 @@ impl IdSet {
         self.words.fill(0);
     }
 
-    pub(crate) fn add_all(&mut self, other: &Self) {
-        self.words.iter_mut().zip(&other.words).for_each(|(word, other)| *word |= other);
+    /// Inserts the ids that both other sets have.
+    pub(crate) fn add_common(&mut self, one: &Self, two: &Self) {
+        let both = one.words.iter().zip(&two.words).map(|(one, two)| one & two);
+        self.words.iter_mut().zip(both).for_each(|(word, both)| *word |= both);
     }
 
     /// Returns the number of groups of 64 ids.
@@ -88,7 +90,7 @@ impl IdSet {
     }
 }
 
-/// Returns the ids of a group whose bits are set.
+/// Returns the ids of a group from its bits.
 fn ids(group: usize, mut bits: u64) -> impl Iterator<Item = usize> {
     core::iter::from_fn(move || {
         let id = group * 64 + bits.trailing_zeros() as usize;
@@ -108,7 +110,7 @@ mod tests {
     proptest! {
         #[test]
         fn set_has_what_was_inserted(ids in prop::collection::btree_set(0..300_usize, 0..40), probe in 0..300_usize) {
-            let mut set = IdSet::new(300);
+            let mut set = ObjectSet::new(300);
             ids.iter().for_each(|id| set.insert(*id));
             prop_assert!(set.iter().eq(ids.iter().copied()));
             prop_assert!(set.from(probe).eq(ids.range(probe..).copied()));
