@@ -5,20 +5,19 @@
 //!  digest    hmac-sha256:<64 hex: salt>:<64 hex: HMAC>   the issuer's configuration
 //! ```
 //!
-//! The HTTP service reads the `Authorization` header.
+//! A named key has an id and a dot before it; its digest is that of the part from `sgk_` on. `callers` has the keys
+//! that a service accepts.
 
 use core::fmt;
 use core::str::FromStr;
 
 use rand::CryptoRng;
 use slipgate_netcode::crypto::digest::DigestKey;
-use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
+use subtle::{Choice, ConstantTimeEq};
 use zeroize::Zeroizing;
 
 /// The prefix of every API key, by which users and secret scanners recognise one.
 pub const API_KEY_PREFIX: &str = "sgk_";
-/// The maximum number of configured digests. A request without a valid key costs one HMAC for each of them.
-pub const MAX_API_KEYS: usize = 16;
 
 const SCHEME: &str = "hmac-sha256";
 const SALT_BYTES: usize = 32;
@@ -66,7 +65,13 @@ pub struct ApiKeyDigest {
 }
 
 impl ApiKeyDigest {
-    fn accepts(&self, presented: &[u8]) -> Choice {
+    /// Returns a digest of which no key is known. Comparing with it takes as long as with others.
+    #[cfg(feature = "http")]
+    pub(crate) const fn of_no_key() -> Self {
+        Self { salt: [0; SALT_BYTES], digest: [0; DIGEST_BYTES] }
+    }
+
+    pub(crate) fn accepts(&self, presented: &[u8]) -> Choice {
         hmac(&self.salt, presented).ct_eq(&self.digest)
     }
 }
@@ -106,52 +111,6 @@ impl FromStr for ApiKeyDigest {
     }
 }
 
-/// The digests of all accepted API keys: 1 to 16, so that a key can be replaced while the old one still works.
-#[derive(Clone, Debug)]
-pub struct ApiKeys(Box<[ApiKeyDigest]>);
-
-impl ApiKeys {
-    /// Creates the set of accepted keys from their digests.
-    ///
-    /// # Errors
-    /// [`ApiKeyError::Count`] if there are none or more than 16.
-    pub fn new(digests: Vec<ApiKeyDigest>) -> Result<Self, ApiKeyError> {
-        if (1..=MAX_API_KEYS).contains(&digests.len()) {
-            Ok(Self(digests.into()))
-        } else {
-            Err(ApiKeyError::Count(digests.len()))
-        }
-    }
-
-    /// Returns whether this is one of the keys, in a time that depends on neither the key nor the matching digest.
-    #[must_use]
-    pub fn accept(&self, presented: &[u8]) -> bool {
-        self.find(presented).is_some()
-    }
-
-    /// Returns which of the keys this is, in constant time as [`accept`](Self::accept).
-    pub(crate) fn find(&self, presented: &[u8]) -> Option<KeyNumber> {
-        // Compares every digest, even after a match, to keep the time constant.
-        let number = self
-            .0
-            .iter()
-            .zip(1_u8..)
-            .fold(0, |found, (digest, number)| u8::conditional_select(&found, &number, digest.accepts(presented)));
-        (number > 0).then_some(KeyNumber(number))
-    }
-}
-
-/// The position of a key's digest in the configuration, from 1. Logs name a key by it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct KeyNumber(u8);
-
-impl KeyNumber {
-    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only the HTTP service logs it"))]
-    pub(crate) const fn get(self) -> u8 {
-        self.0
-    }
-}
-
 /// Why a configuration of API keys is refused. It never shows the refused text.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
@@ -160,8 +119,14 @@ pub enum ApiKeyError {
     NotADigest,
     /// The text is an API key instead of its digest.
     KeyItself,
-    /// The number of digests is not 1 to 16; holds the number given.
+    /// The number of digests of keys without a name is not 1 to 16; holds the number given.
     Count(usize),
+    /// There are more than 1024 named keys; holds the number given.
+    NamedCount(usize),
+    /// A named key has no digest or more than two; holds the number given.
+    Secrets(usize),
+    /// Two named keys have the same id.
+    IdTwice,
 }
 
 impl fmt::Display for ApiKeyError {
@@ -173,8 +138,11 @@ impl fmt::Display for ApiKeyError {
             }
             Self::Count(0) => f.write_str("no API key digest is configured, so no request could be authorized"),
             Self::Count(count) => {
-                write!(f, "{count} API key digests are configured; the maximum is {MAX_API_KEYS}")
+                write!(f, "{count} API key digests are configured; the maximum is 16")
             }
+            Self::NamedCount(count) => write!(f, "{count} named API keys are configured; the maximum is 1024"),
+            Self::Secrets(count) => write!(f, "a named API key has one or two digests, not {count}"),
+            Self::IdTwice => f.write_str("two named API keys have the same id"),
         }
     }
 }
@@ -192,28 +160,20 @@ mod tests {
         StdRng::from_seed([3; 32])
     }
 
+    fn accepts(digest: &str, presented: &[u8]) -> bool {
+        digest.parse::<ApiKeyDigest>().unwrap().accepts(presented).into()
+    }
+
     #[test]
     fn key_is_accepted_by_its_digest_parsed_from_text() {
         let mut entropy = entropy();
         let (key, other) = (ApiKey::random(&mut entropy), ApiKey::random(&mut entropy));
         let text = key.digest(&mut entropy).to_string();
         assert_eq!(text.len(), "hmac-sha256:".len() + 64 + 1 + 64);
-        let keys = ApiKeys::new(vec![text.parse().unwrap()]).unwrap();
-        assert!(keys.accept(key.expose().as_bytes()));
-        assert!(!keys.accept(other.expose().as_bytes()));
-        assert!(!keys.accept(b""));
-        assert!(!keys.accept(&key.expose().as_bytes()[1..]));
-    }
-
-    #[test]
-    fn each_of_several_keys_is_accepted() {
-        let mut entropy = entropy();
-        let created: Vec<_> = (0..MAX_API_KEYS).map(|_| ApiKey::random(&mut entropy)).collect();
-        let keys = ApiKeys::new(created.iter().map(|key| key.digest(&mut entropy)).collect()).unwrap();
-        for (key, number) in created.iter().zip(1..) {
-            assert_eq!(keys.find(key.expose().as_bytes()), Some(KeyNumber(number)));
-        }
-        assert_eq!(keys.find(b"sgk_"), None);
+        assert!(accepts(&text, key.expose().as_bytes()));
+        assert!(!accepts(&text, other.expose().as_bytes()));
+        assert!(!accepts(&text, b""));
+        assert!(!accepts(&text, &key.expose().as_bytes()[1..]));
     }
 
     /// The expected value was computed by another implementation (Python's `hmac` module).
@@ -223,8 +183,7 @@ mod tests {
             "hmac-sha256:000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f",
             ":a515915158706fafa6d881424389195abadadda536c12f8b0e718458428a5e0e",
         );
-        let keys = ApiKeys::new(vec![digest.parse().unwrap()]).unwrap();
-        assert!(keys.accept(b"sgk_test"));
+        assert!(accepts(digest, b"sgk_test"));
     }
 
     #[test]
@@ -255,15 +214,8 @@ mod tests {
     }
 
     #[test]
-    fn no_digest_and_too_many_digests_are_refused() {
-        let digest = ApiKey::random(&mut entropy()).digest(&mut entropy());
-        assert_eq!(ApiKeys::new(vec![]).unwrap_err(), ApiKeyError::Count(0));
-        assert_eq!(ApiKeys::new(vec![digest; 17]).unwrap_err(), ApiKeyError::Count(17));
-    }
-
-    #[test]
     fn debug_shows_no_digest() {
         let digest = ApiKey::random(&mut entropy()).digest(&mut entropy());
-        assert_eq!(format!("{:?}", ApiKeys::new(vec![digest]).unwrap()), "ApiKeys([ApiKeyDigest(..)])");
+        assert_eq!(format!("{digest:?}"), "ApiKeyDigest(..)");
     }
 }

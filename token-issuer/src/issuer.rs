@@ -2,6 +2,7 @@
 //!
 //! The caller must authorize the request. `slipgate_netcode::token` defines the token's format.
 
+mod allowed;
 mod error;
 
 use core::net::SocketAddr;
@@ -17,6 +18,8 @@ use slipgate_netcode::token::issue::{Claims, issue};
 use slipgate_netcode::wire::token::Servers;
 use slipgate_netcode::wire::{MAX_SERVERS_PER_TOKEN, USER_DATA_BYTES, UserData};
 
+use self::allowed::AllowedServers;
+pub use self::allowed::{AllowedNetwork, AllowedNetworkError};
 pub use self::error::{IssuerError, MintError};
 use crate::limits::Limits;
 
@@ -27,8 +30,8 @@ use crate::limits::Limits;
 pub struct Issuer {
     protocol_id: u64,
     keys: KeyRing,
-    allowed: BTreeSet<Address>,
-    /// The whole allow-list in the configured order, if a token can hold it.
+    allowed: AllowedServers,
+    /// The whole allow-list in the configured order, if it has only addresses and a token can hold it.
     all: Option<Servers>,
     limits: Limits,
 }
@@ -90,7 +93,25 @@ impl Issuer {
         if ordered.is_empty() {
             return Err(IssuerError::NoServers);
         }
+        let allowed = AllowedServers { addresses: allowed, networks: Vec::new() };
         Ok(Self { protocol_id, keys, allowed, all: Servers::new(&ordered), limits })
+    }
+
+    /// Creates an issuer without an allow-list: its tokens lead to registered servers, by [`Self::mint_to`].
+    #[must_use]
+    pub const fn without_servers(protocol_id: u64, keys: KeyRing, limits: Limits) -> Self {
+        let allowed = AllowedServers { addresses: BTreeSet::new(), networks: Vec::new() };
+        Self { protocol_id, keys, allowed, all: None, limits }
+    }
+
+    /// Returns the issuer with these networks in its allow-list. A request must then list its servers.
+    #[must_use]
+    pub fn with_networks(mut self, networks: Vec<AllowedNetwork>) -> Self {
+        if !networks.is_empty() {
+            self.all = None;
+        }
+        self.allowed.networks = networks;
+        self
     }
 
     /// Mints a token: checks the request, then seals it with the newest key.
@@ -105,12 +126,38 @@ impl Issuer {
         now: UnixMillis,
         entropy: &mut impl CryptoRng,
     ) -> Result<Minted, MintError> {
-        let lifetime_seconds = self.limits.lifetime().choose(request.lifetime_seconds).map_err(MintError::Lifetime)?;
-        let timeout_seconds = self.limits.timeout().choose(request.timeout_seconds).map_err(MintError::Timeout)?;
+        self.seal(request, &self.servers(request.servers.as_deref())?, now, entropy)
+    }
+
+    /// Mints a token for these servers, which the caller has checked, as those of the registry. Ignores the request's
+    /// own servers.
+    ///
+    /// # Errors
+    /// As [`Self::mint`], but servers need not be in the allow-list. [`MintError::ServerCount`] unless there are 1 to
+    /// 32.
+    pub fn mint_to(
+        &self,
+        servers: &[SocketAddr],
+        request: &TokenRequest,
+        now: UnixMillis,
+        entropy: &mut impl CryptoRng,
+    ) -> Result<Minted, MintError> {
+        let servers = Servers::new(servers).ok_or(MintError::ServerCount(servers.len()))?;
+        self.seal(request, &servers, now, entropy)
+    }
+
+    fn seal(
+        &self,
+        request: &TokenRequest,
+        servers: &Servers,
+        now: UnixMillis,
+        entropy: &mut impl CryptoRng,
+    ) -> Result<Minted, MintError> {
+        let (lifetime_seconds, timeout_seconds) = self.check(request)?;
         let claims = Claims {
             protocol_id: self.protocol_id,
             client_id: request.client_id,
-            servers: &self.servers(request.servers.as_deref())?,
+            servers,
             internal_servers: None,
             lifetime_seconds,
             timeout_seconds: timeout_seconds.cast_signed(),
@@ -119,6 +166,26 @@ impl Issuer {
         let newest = self.keys.first().ok_or(MintError::Refused)?;
         let token = issue(&claims, newest, now, entropy).map_err(|_| MintError::Refused)?;
         Ok(Minted { client_id: request.client_id, token })
+    }
+
+    /// Checks a request but for its servers. Returns lifetime and timeout of its token, in seconds.
+    ///
+    /// # Errors
+    /// [`MintError::Lifetime`] or [`MintError::Timeout`] outside the limits, [`MintError::UserDataTooLong`] above 256
+    /// bytes.
+    pub fn check(&self, request: &TokenRequest) -> Result<(u32, u32), MintError> {
+        let lifetime_seconds = self.limits.lifetime().choose(request.lifetime_seconds).map_err(MintError::Lifetime)?;
+        let timeout_seconds = self.limits.timeout().choose(request.timeout_seconds).map_err(MintError::Timeout)?;
+        if request.user_data.len() > USER_DATA_BYTES {
+            return Err(MintError::UserDataTooLong(request.user_data.len()));
+        }
+        Ok((lifetime_seconds, timeout_seconds))
+    }
+
+    /// Returns whether tokens may lead to this server: it is in the allow-list, or the issuer has none.
+    #[must_use]
+    pub fn allows(&self, server: SocketAddr) -> bool {
+        self.allowed.is_empty() || self.allowed.contains(server)
     }
 
     /// Returns the protocol id of the game.
@@ -133,10 +200,10 @@ impl Issuer {
         &self.limits
     }
 
-    /// Returns the number of servers in the allow-list.
+    /// Returns the number of addresses and networks in the allow-list.
     #[must_use]
     pub fn server_count(&self) -> usize {
-        self.allowed.len()
+        self.allowed.addresses.len() + self.allowed.networks.len()
     }
 
     fn servers(&self, requested: Option<&[SocketAddr]>) -> Result<Servers, MintError> {
@@ -147,7 +214,7 @@ impl Issuer {
         let mut seen = BTreeSet::new();
         for server in requested {
             let address = Address::from(*server);
-            if !self.allowed.contains(&address) {
+            if !self.allowed.contains(*server) || !is_dialable(*server) {
                 return Err(MintError::ServerNotAllowed(*server));
             }
             // DECISION: the standard allows a server twice. A server derives the nonce lane of its packets from its

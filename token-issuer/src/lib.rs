@@ -28,14 +28,18 @@
 struct IssuerReadme;
 
 pub mod api_key;
+#[cfg(feature = "http")]
+pub mod callers;
 mod entropy;
 #[cfg(feature = "http")]
 pub mod http;
 mod issuer;
 mod limits;
+#[cfg(feature = "http")]
+pub mod registry;
 
 pub use entropy::system_entropy;
-pub use issuer::{Issuer, IssuerError, MintError, Minted, TokenRequest};
+pub use issuer::{AllowedNetwork, AllowedNetworkError, Issuer, IssuerError, MintError, Minted, TokenRequest};
 pub use limits::{Limits, LimitsError, MAX_LIFETIME_SECONDS, MAX_TIMEOUT_SECONDS};
 pub use slipgate_netcode::crypto::key::{Key, KeyRing};
 pub use slipgate_netcode::ids::ClientId;

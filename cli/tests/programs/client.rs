@@ -24,7 +24,8 @@ use serde_json::Value;
 use slipgate_client::{Clock, ConnectToken};
 use slipgate_server::keys::Key;
 use slipgate_server::{Event, Inbox, Server, ServerConfig, Sockets};
-use slipgate_token_issuer::api_key::{ApiKey, ApiKeys};
+use slipgate_token_issuer::api_key::ApiKey;
+use slipgate_token_issuer::callers::ApiKeys;
 use slipgate_token_issuer::http::{RunningService, TokenService, spawn};
 use slipgate_token_issuer::{Issuer, Limits, TokenRequest};
 

@@ -21,8 +21,8 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::HttpLimits;
 use super::connection_io::ConnectionIo;
+use super::connection_source::ConnectionSource;
 use super::connection_state::{ConnectionState, RequestTiming};
-use super::connections::ConnectionSource;
 use super::guard::closing;
 use super::turns::Turns;
 

@@ -9,6 +9,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
 use crate::issuer::MintError;
+use crate::registry::RegistryError;
 
 /// The error codes in JSON responses. A code is never renamed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,8 +29,14 @@ pub enum ErrorCode {
     OutOfRange,
     /// A server is not in the allow-list.
     ServerNotAllowed,
+    /// The issuer has no game with this protocol id.
+    UnknownProtocolId,
     /// The request has no valid API key.
     Unauthorized,
+    /// The API key may not do this.
+    Forbidden,
+    /// The player's JSON Web Token is not valid.
+    InvalidPlayerJwt,
     /// The path does not exist.
     NotFound,
     /// The path does not support this method.
@@ -40,15 +47,27 @@ pub enum ErrorCode {
     BodyTooLarge,
     /// The body is not declared as JSON, or is compressed.
     UnsupportedMediaType,
+    /// The `Host` header is missing or names another host.
+    WrongHost,
     /// The client id has had its tokens of this minute.
     TooManyTokens,
+    /// The API key, or an address without a valid one, has had its requests of this minute.
+    TooManyRequests,
+    /// The maximum number of event streams is open.
+    TooManyStreams,
+    /// No server of the group has a free slot without a reservation.
+    NoFreeSlots,
+    /// The registry has its maximum number of servers.
+    RegistryFull,
+    /// The store of the registry does not respond.
+    StoreUnavailable,
     /// The issuer's system has no valid clock or no entropy.
     Internal,
 }
 
 impl ErrorCode {
     /// All codes.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 24] = [
         Self::MalformedBody,
         Self::MissingField,
         Self::UnknownField,
@@ -56,14 +75,23 @@ impl ErrorCode {
         Self::InvalidField,
         Self::OutOfRange,
         Self::ServerNotAllowed,
+        Self::UnknownProtocolId,
         Self::Unauthorized,
+        Self::Forbidden,
+        Self::InvalidPlayerJwt,
         Self::NotFound,
         Self::MethodNotAllowed,
         Self::RequestTimeout,
         Self::BodyTooLarge,
         Self::UnsupportedMediaType,
+        Self::WrongHost,
         Self::TooManyTokens,
+        Self::TooManyRequests,
+        Self::TooManyStreams,
         Self::Internal,
+        Self::NoFreeSlots,
+        Self::RegistryFull,
+        Self::StoreUnavailable,
     ];
 
     /// Returns the code as it is written in the response.
@@ -77,13 +105,22 @@ impl ErrorCode {
             Self::InvalidField => "invalid_field",
             Self::OutOfRange => "out_of_range",
             Self::ServerNotAllowed => "server_not_allowed",
+            Self::UnknownProtocolId => "unknown_protocol_id",
             Self::Unauthorized => "unauthorized",
+            Self::Forbidden => "forbidden",
+            Self::InvalidPlayerJwt => "invalid_player_jwt",
             Self::NotFound => "not_found",
             Self::MethodNotAllowed => "method_not_allowed",
             Self::RequestTimeout => "request_timeout",
             Self::BodyTooLarge => "body_too_large",
             Self::UnsupportedMediaType => "unsupported_media_type",
+            Self::WrongHost => "wrong_host",
             Self::TooManyTokens => "too_many_tokens",
+            Self::TooManyRequests => "too_many_requests",
+            Self::TooManyStreams => "too_many_streams",
+            Self::NoFreeSlots => "no_free_slots",
+            Self::RegistryFull => "registry_full",
+            Self::StoreUnavailable => "store_unavailable",
             Self::Internal => "internal",
         }
     }
@@ -98,15 +135,19 @@ impl ErrorCode {
             | Self::DuplicateField
             | Self::InvalidField
             | Self::OutOfRange
-            | Self::ServerNotAllowed => 400,
+            | Self::ServerNotAllowed
+            | Self::UnknownProtocolId => 400,
             Self::Unauthorized => 401,
+            Self::Forbidden | Self::InvalidPlayerJwt => 403,
             Self::NotFound => 404,
             Self::MethodNotAllowed => 405,
             Self::RequestTimeout => 408,
             Self::BodyTooLarge => 413,
             Self::UnsupportedMediaType => 415,
-            Self::TooManyTokens => 429,
+            Self::WrongHost => 421,
+            Self::TooManyTokens | Self::TooManyRequests | Self::TooManyStreams => 429,
             Self::Internal => 500,
+            Self::NoFreeSlots | Self::RegistryFull | Self::StoreUnavailable => 503,
         }
     }
 }
@@ -132,9 +173,31 @@ impl ApiError {
 
     /// Returns the refusal of a client id that has to wait this long for its next token.
     pub(super) fn too_many_tokens(wait: Duration) -> Self {
-        let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+        let seconds = whole_seconds(wait);
         let message = format!("this client id has had its tokens of this minute; try again in {seconds} s");
-        Self::of_field(ErrorCode::TooManyTokens, "client_id", message).with_header(RETRY_AFTER, seconds.into())
+        Self::of_field(ErrorCode::TooManyTokens, "client_id", message).with_retry_after(wait)
+    }
+
+    /// Returns the refusal of a key or an address that has to wait this long for its next request.
+    pub(super) fn too_many_requests(wait: Duration) -> Self {
+        let seconds = whole_seconds(wait);
+        let message = format!("too many requests of this minute; try again in {seconds} s");
+        Self::new(ErrorCode::TooManyRequests, message).with_retry_after(wait)
+    }
+
+    /// Returns the refusal of a game that the issuer does not have, or of a request that names none.
+    pub(super) fn unknown_protocol_id(message: &str) -> Self {
+        Self::of_field(ErrorCode::UnknownProtocolId, "protocol_id", message)
+    }
+
+    /// Returns the refusal of a key that lacks a scope. The field names what it may not use.
+    pub(super) fn forbidden(field: Option<&str>, message: &str) -> Self {
+        Self { field: field.map(str::to_owned), ..Self::new(ErrorCode::Forbidden, message) }
+    }
+
+    /// Returns the error with the time until the next attempt, in whole seconds.
+    pub(super) fn with_retry_after(self, wait: Duration) -> Self {
+        self.with_header(RETRY_AFTER, whole_seconds(wait).into())
     }
 
     /// Returns the error with this header in its response.
@@ -145,6 +208,22 @@ impl ApiError {
     #[cfg(test)]
     pub(super) fn code_and_field(&self) -> (ErrorCode, Option<&str>) {
         (self.code, self.field.as_deref())
+    }
+}
+
+/// Rounds up, because a request in the last fraction of a second would be refused again.
+fn whole_seconds(wait: Duration) -> u64 {
+    wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
+}
+
+impl From<RegistryError> for ApiError {
+    fn from(error: RegistryError) -> Self {
+        let code = match error {
+            RegistryError::NoFreeSlots => ErrorCode::NoFreeSlots,
+            RegistryError::Full => ErrorCode::RegistryFull,
+            RegistryError::Unavailable => ErrorCode::StoreUnavailable,
+        };
+        Self::new(code, error.to_string()).with_retry_after(Duration::from_secs(1))
     }
 }
 

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
-use axum::http::HeaderValue;
-use axum::http::header::{CACHE_CONTROL, CONNECTION, X_CONTENT_TYPE_OPTIONS};
+use axum::http::header::{CACHE_CONTROL, CONNECTION, HOST, X_CONTENT_TYPE_OPTIONS};
+use axum::http::{HeaderMap, HeaderValue};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt;
@@ -56,7 +56,9 @@ pub(super) async fn guard(State(service): State<TokenService>, mut request: Requ
     let request_id = service.observer.request_id(request.headers());
     let peer = request.extensions().get::<Arc<ConnectionState>>().and_then(|connection| connection.peer());
     request.extensions_mut().insert(request_id.clone());
-    let response = tokio::time::timeout(service.limits.request_timeout, respond(request, next)).await;
+    let host = check_host(request.headers(), service.hosts.as_deref());
+    let respond = respond(request, next, host);
+    let response = tokio::time::timeout(service.limits.request_timeout, respond).await;
     let mut response = response.unwrap_or_else(|_| closing(too_slow().into_response()));
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -66,7 +68,7 @@ pub(super) async fn guard(State(service): State<TokenService>, mut request: Requ
     response
 }
 
-async fn respond(request: Request, next: Next) -> Response {
+async fn respond(request: Request, next: Next, host: Result<(), ApiError>) -> Response {
     let (mut parts, body) = request.into_parts();
     let body = read_body(body).await;
     if let Some(connection) = parts.extensions.get::<Arc<ConnectionState>>() {
@@ -75,8 +77,33 @@ async fn respond(request: Request, next: Next) -> Response {
     // The unread rest of a body would be parsed as the next request.
     let was_read_to_end = matches!(body, RequestBody::Complete(_) | RequestBody::TooLong);
     parts.extensions.insert(body);
-    let response = next.run(Request::from_parts(parts, Body::empty())).await;
+    let response = match host {
+        Ok(()) => next.run(Request::from_parts(parts, Body::empty())).await,
+        Err(error) => error.into_response(),
+    };
     if was_read_to_end { response } else { closing(response) }
+}
+
+/// Refuses a request with no `Host`, with two, or with another than the configured names. A proxy that forwards
+/// names of others would otherwise pass on what a web page under such a name sends.
+fn check_host(headers: &HeaderMap, names: Option<&[String]>) -> Result<(), ApiError> {
+    let mut hosts = headers.get_all(HOST).iter();
+    let host = hosts.next().and_then(|host| host.to_str().ok()).filter(|host| !host.is_empty());
+    let is_known = |host: &str| names.is_none_or(|names| names.iter().any(|name| is_host(host, name)));
+    if host.is_some_and(is_known) && hosts.next().is_none() {
+        return Ok(());
+    }
+    Err(ApiError::new(ErrorCode::WrongHost, "one Host header with the name of this issuer is required"))
+}
+
+/// Returns whether the value of a `Host` header is this name, with or without a port.
+fn is_host(value: &str, name: &str) -> bool {
+    let (host, port) = match value.rsplit_once(':') {
+        // The last colon of `[::1]` belongs to the address.
+        Some((host, port)) if !port.ends_with(']') => (host, port),
+        _ => (value, ""),
+    };
+    host.eq_ignore_ascii_case(name) && port.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 async fn read_body(mut body: Body) -> RequestBody {
@@ -106,4 +133,27 @@ fn too_slow() -> ApiError {
 pub(super) fn closing(mut response: Response) -> Response {
     response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn host_must_occur_once_and_be_a_configured_name() {
+        let headers = |hosts: &[&'static str]| -> HeaderMap {
+            hosts.iter().map(|host| (HOST, HeaderValue::from_static(host))).collect()
+        };
+        let names = ["tokens.example".to_owned(), "[::1]".to_owned()];
+        for host in ["tokens.example", "TOKENS.example:8080", "[::1]", "[::1]:80"] {
+            assert!(check_host(&headers(&[host]), Some(&names)).is_ok(), "{host}");
+        }
+        for host in ["", "example", "tokens.example.evil", "tokens.example:x", "evil:80", "::1", "[::1]x"] {
+            assert!(check_host(&headers(&[host]), Some(&names)).is_err(), "{host}");
+        }
+        assert!(check_host(&headers(&["any.example"]), None).is_ok());
+        for hosts in [&[][..], &["a", "a"], &[""]] {
+            assert!(check_host(&headers(hosts), None).is_err(), "{hosts:?}");
+        }
+    }
 }

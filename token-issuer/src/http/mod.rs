@@ -5,80 +5,132 @@
 //!              └▶ turns: valid API keys first, others one after the other
 //!              └▶ connection: header, write and idle timeouts, age, pipelining
 //!              └▶ guard: request timeout, body limit, headers of every response, observer: log lines
-//!                   └▶ routes: authorization ─▶ request: parsing ─▶ client_limit ─▶ Issuer::mint ─▶ response
+//!                   └▶ routes ─▶ authorize: key, scopes, limits
+//!                        ├▶ tokens ─▶ request: parsing ─▶ registry: slots of a group ─▶ Issuer::mint ─▶ response
+//!                        └▶ servers ─▶ registration: parsing ─▶ registry
 //! ```
-//!
-//! Metrics would go into the guard, further routes into `routes`.
 
-mod client_limit;
+mod authorize;
 mod connection;
 mod connection_io;
+mod connection_source;
 mod connection_state;
 mod connections;
 mod error;
+mod fields;
+mod games;
 mod guard;
+mod keyed_limit;
 mod line_budget;
 mod observer;
+mod players;
+mod registration;
 mod request;
 mod request_id;
 mod routes;
 mod serve;
+mod server_events;
+mod server_facts;
+mod servers;
 mod spawn;
+mod tokens;
 mod turns;
 
 use std::num::NonZeroU32;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use slipgate_netcode::ids::ClientId;
 
-use self::client_limit::ClientLimit;
+use tokio::sync::Semaphore;
+
+use self::connection_source::ConnectionSource;
 pub use self::connections::MAX_CLOSING;
 pub use self::error::ErrorCode;
+pub use self::games::{Games, GamesError, MAX_GAMES};
 pub use self::guard::{DRAIN_BYTES, MAX_BODY_BYTES};
+use self::keyed_limit::KeyedLimit;
 use self::observer::Observer;
+use self::players::Players;
+pub use self::registration::REGISTRATION_FIELDS;
 pub use self::request::REQUEST_FIELDS;
-pub use self::routes::{RESPONSE_FIELDS, ROUTES, router};
+pub use self::routes::{ROUTES, router};
 pub use self::serve::serve;
 pub use self::spawn::{RunningService, spawn};
-use crate::api_key::ApiKeys;
-use crate::issuer::Issuer;
+pub use self::tokens::RESPONSE_FIELDS;
+use crate::callers::ApiKeys;
+use crate::registry::{MemoryRegistry, Registry};
 
-/// The service: the issuer, the accepted API keys, and the resource limits. A clone is a handle to the same service.
+/// The requests without a valid API key that an address (for IPv6 a /64) may send in a minute, all of them at once.
+/// Further ones get status 429. Requests with a valid key are not concerned.
+pub const WRONG_KEYS_PER_MINUTE: NonZeroU32 = NonZeroU32::new(30).unwrap();
+/// The maximum number of open streams of server events.
+pub const MAX_EVENT_STREAMS: usize = 16;
+
+/// The service: the games, the accepted API keys, the registry of servers, and the resource limits. A clone is a handle
+/// to the same service.
 #[derive(Clone)]
 pub struct TokenService {
     current: Arc<RwLock<Arc<Current>>>,
-    client_limit: Option<Arc<Mutex<ClientLimit>>>,
+    registry: Arc<dyn Registry>,
+    players: Arc<Players>,
+    client_limit: Option<Arc<KeyedLimit<ClientId>>>,
+    wrong_keys: Arc<KeyedLimit<ConnectionSource>>,
+    streams: Arc<Semaphore>,
     observer: Arc<Observer>,
+    hosts: Option<Arc<[String]>>,
     limits: HttpLimits,
 }
 
 /// The parts that can be replaced while the service runs. A request uses one state from its start to its end.
 struct Current {
-    issuer: Issuer,
+    games: Games,
     api_keys: ApiKeys,
 }
 
 impl TokenService {
-    /// Creates a service with the default [`HttpLimits`].
+    /// Creates a service with a registry in memory and the default [`HttpLimits`].
     #[must_use]
-    pub fn new(issuer: Issuer, api_keys: ApiKeys) -> Self {
-        let current = Arc::new(RwLock::new(Arc::new(Current { issuer, api_keys })));
-        Self { current, client_limit: None, observer: Arc::default(), limits: HttpLimits::default() }
+    pub fn new(games: impl Into<Games>, api_keys: ApiKeys) -> Self {
+        let current = Current { games: games.into(), api_keys };
+        Self {
+            current: Arc::new(RwLock::new(Arc::new(current))),
+            registry: Arc::new(MemoryRegistry::default()),
+            players: Arc::default(),
+            client_limit: None,
+            wrong_keys: Arc::new(KeyedLimit::per_minute(WRONG_KEYS_PER_MINUTE)),
+            streams: Arc::new(Semaphore::new(MAX_EVENT_STREAMS)),
+            observer: Arc::default(),
+            hosts: None,
+            limits: HttpLimits::default(),
+        }
     }
 
     /// Returns the service with these limits. A handle that was cloned before keeps its own limits.
     #[must_use]
     pub fn with_limits(self, limits: HttpLimits) -> Self {
-        let client_limit = limits.tokens_per_minute.map(|tokens| Arc::new(Mutex::new(ClientLimit::new(tokens))));
+        let client_limit = limits.tokens_per_minute.map(|tokens| Arc::new(KeyedLimit::per_minute(tokens)));
         Self { limits, client_limit, ..self }
     }
 
-    /// Replaces the issuer, with its private keys, and the accepted API keys, for all clones of this handle.
+    /// Returns the service with this registry of game servers.
+    #[must_use]
+    pub fn with_registry(self, registry: Arc<dyn Registry>) -> Self {
+        Self { registry, ..self }
+    }
+
+    /// Returns the service for requests with one of these names as their `Host`, with or without a port. Others get
+    /// status 421. Without this, each name is accepted.
+    #[must_use]
+    pub fn with_hosts(self, hosts: Vec<String>) -> Self {
+        Self { hosts: Some(hosts.into()), ..self }
+    }
+
+    /// Replaces the games, with their private keys, and the accepted API keys, for all clones of this handle.
     ///
     /// No request is refused or delayed by this: requests that have started finish with the previous keys.
-    pub fn replace(&self, issuer: Issuer, api_keys: ApiKeys) {
-        let replacement = Arc::new(Current { issuer, api_keys });
+    pub fn replace(&self, games: impl Into<Games>, api_keys: ApiKeys) {
+        let replacement = Arc::new(Current { games: games.into(), api_keys });
         // Poisoning is harmless: the critical sections only swap and clone a pointer.
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = replacement;
     }
@@ -89,9 +141,12 @@ impl TokenService {
 
     /// Counts a token for this client id, or returns how long to wait for the next one.
     fn count_token(&self, client_id: ClientId) -> Result<(), Duration> {
-        let Some(limit) = &self.client_limit else { return Ok(()) };
-        // Poisoning is harmless: a count that is off by one token.
-        limit.lock().unwrap_or_else(PoisonError::into_inner).count(client_id, Instant::now())
+        self.client_limit.as_ref().map_or(Ok(()), |limit| limit.count(client_id))
+    }
+
+    /// Counts a request without a valid key, or returns how long its address has to wait for the next one.
+    fn count_wrong_key(&self, source: ConnectionSource) -> Result<(), Duration> {
+        self.wrong_keys.count(source)
     }
 }
 

@@ -1,7 +1,7 @@
 //! What the service reports of its requests: log lines with the id of the request.
 
 use core::net::SocketAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use axum::http::HeaderMap;
@@ -10,7 +10,7 @@ use axum::response::Response;
 use super::error::RefusedWith;
 use super::line_budget::{LineBudget, LineLog};
 use super::request_id::{RequestId, RequestIds};
-use crate::api_key::KeyNumber;
+use crate::callers::Caller;
 use crate::issuer::Minted;
 
 /// The log lines of all requests. Each kind has its own limit, so that strangers hide no line of a backend.
@@ -29,7 +29,7 @@ impl Observer {
     }
 
     /// Logs a minted token.
-    pub(super) fn on_minted(&self, minted: &Minted, request_id: &RequestId, key: KeyNumber) {
+    pub(super) fn on_minted(&self, minted: &Minted, request_id: &RequestId, key: &str) {
         let log = count(&self.minted);
         if let Some(tokens) = log.earlier {
             tracing::info!(tokens, "minted further connect tokens within a second");
@@ -37,14 +37,14 @@ impl Observer {
         if log.has_line {
             let expires = minted.token.facts().expires.0;
             let client_id = minted.client_id;
-            tracing::info!(%client_id, expires, key = key.get(), %request_id, "minted a connect token");
+            tracing::info!(%client_id, expires, key, %request_id, "minted a connect token");
         }
     }
 
     /// Logs a response that is a refusal.
     pub(super) fn on_response(&self, response: &Response, request_id: &RequestId, peer: Option<SocketAddr>) {
         let Some(RefusedWith(code)) = response.extensions().get().copied() else { return };
-        let key = response.extensions().get().copied().map(KeyNumber::get);
+        let key = response.extensions().get::<Arc<Caller>>().map(|caller| caller.id());
         let log = count(if key.is_some() { &self.refused_with_key } else { &self.refused_without_key });
         if let Some(requests) = log.earlier {
             tracing::info!(requests, has_key = key.is_some(), "refused further requests within a second");

@@ -1,122 +1,130 @@
-//! Parses a JSON body into a [`TokenRequest`]. Errors name the wrong field.
+//! Parses a JSON body into a request for a token. Errors name the wrong field.
 //!
 //! This module checks the form of each field. The issuer checks the values against its configuration.
 
-use core::fmt;
-use core::net::SocketAddr;
-
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
+use zeroize::Zeroizing;
 
-use super::error::{ApiError, ErrorCode};
-use crate::api_key::API_KEY_PREFIX;
+use super::error::ApiError;
+use super::fields::{Fields, invalid, out_of_range, read_addresses, read_count, read_name, read_u64};
 use crate::issuer::TokenRequest;
+use crate::registry::{MAX_REGIONS, MAX_SERVERS_PER_GROUP_TOKEN, RegistryName};
 
-/// The fields of a request. `client_id` is required, the others are optional.
-pub const REQUEST_FIELDS: [&str; 5] = [CLIENT_ID, SERVER_ADDRESSES, USER_DATA, LIFETIME_SECONDS, TIMEOUT_SECONDS];
+/// The fields of a request. `client_id` or `player_jwt` is required, the others are optional.
+pub const REQUEST_FIELDS: [&str; 10] = [
+    CLIENT_ID,
+    PLAYER_JWT,
+    PROTOCOL_ID,
+    SERVER_ADDRESSES,
+    GROUP,
+    REGIONS,
+    SERVER_COUNT,
+    USER_DATA,
+    LIFETIME_SECONDS,
+    TIMEOUT_SECONDS,
+];
 
-/// The longest unknown field name that a response quotes, in bytes: API keys are longer.
-const MAX_SHOWN_FIELD: usize = 32;
-
-const CLIENT_ID: &str = "client_id";
-const SERVER_ADDRESSES: &str = "server_addresses";
+pub(super) const CLIENT_ID: &str = "client_id";
+pub(super) const PLAYER_JWT: &str = "player_jwt";
+pub(super) const PROTOCOL_ID: &str = "protocol_id";
+pub(super) const SERVER_ADDRESSES: &str = "server_addresses";
+pub(super) const GROUP: &str = "group";
+const REGIONS: &str = "regions";
+const SERVER_COUNT: &str = "server_count";
 const USER_DATA: &str = "user_data";
 const LIFETIME_SECONDS: &str = "lifetime_seconds";
 const TIMEOUT_SECONDS: &str = "timeout_seconds";
 
+/// A parsed body of `POST /v1/tokens`.
+pub(super) struct TokenBody {
+    /// The player's id, if the request names it.
+    pub(super) client_id: Option<u64>,
+    /// The player's JSON Web Token, which names the player.
+    pub(super) player_jwt: Option<Zeroizing<String>>,
+    /// The game, unless the issuer has only one.
+    pub(super) protocol_id: Option<u64>,
+    pub(super) group: Option<GroupChoice>,
+    /// The rest. Its client id is set by [`Self::with_client_id`].
+    request: TokenRequest,
+}
+
+/// Servers by group.
+pub(super) struct GroupChoice {
+    pub(super) group: RegistryName,
+    pub(super) regions: Vec<RegistryName>,
+    pub(super) server_count: usize,
+}
+
+impl TokenBody {
+    /// Returns the issuer's request for this client.
+    pub(super) fn with_client_id(self, client_id: u64) -> (TokenRequest, Option<GroupChoice>) {
+        (TokenRequest { client_id: client_id.into(), ..self.request }, self.group)
+    }
+
+    /// Returns whether the request lists addresses or takes those of the allow-list.
+    pub(super) const fn uses_allow_list(&self) -> bool {
+        self.group.is_none()
+    }
+}
+
 /// Parses the body of `POST /v1/tokens`. A `null` counts as absent.
-pub(super) fn read(body: &[u8]) -> Result<TokenRequest, ApiError> {
-    let Fields(fields) = serde_json::from_slice(body).map_err(|error| malformed(&error))?;
-    refuse_unknown_and_duplicate(&fields)?;
-    let field = |name| fields.iter().find(|(key, value)| key == name && !value.is_null()).map(|(_, value)| value);
-    let client_id = field(CLIENT_ID)
-        .ok_or_else(|| ApiError::of_field(ErrorCode::MissingField, CLIENT_ID, "client_id must be given"))?;
-    Ok(TokenRequest {
-        client_id: read_client_id(client_id)?.into(),
-        servers: field(SERVER_ADDRESSES).map(read_servers).transpose()?,
-        user_data: field(USER_DATA).map(read_user_data).transpose()?.unwrap_or_default(),
-        lifetime_seconds: field(LIFETIME_SECONDS).map(|value| read_seconds(LIFETIME_SECONDS, value)).transpose()?,
-        timeout_seconds: field(TIMEOUT_SECONDS).map(|value| read_seconds(TIMEOUT_SECONDS, value)).transpose()?,
+pub(super) fn read(body: &[u8]) -> Result<TokenBody, ApiError> {
+    let fields = Fields::read(body, &REQUEST_FIELDS)?;
+    let player_jwt = fields.get(PLAYER_JWT).map(read_jwt).transpose()?;
+    let client_id = match &player_jwt {
+        None => Some(fields.require(CLIENT_ID)?),
+        Some(_) => fields.get(CLIENT_ID),
+    };
+    let seconds = |name| fields.get(name).map(|value| read_seconds(name, value)).transpose();
+    let servers = fields.get(SERVER_ADDRESSES).map(|value| read_addresses(SERVER_ADDRESSES, value)).transpose()?;
+    let user_data = fields.get(USER_DATA).map(read_user_data).transpose()?.unwrap_or_default();
+    Ok(TokenBody {
+        client_id: client_id.map(|value| read_u64(CLIENT_ID, value)).transpose()?,
+        player_jwt,
+        protocol_id: fields.get(PROTOCOL_ID).map(|value| read_u64(PROTOCOL_ID, value)).transpose()?,
+        group: read_group(&fields, servers.is_some())?,
+        request: TokenRequest {
+            servers,
+            user_data,
+            lifetime_seconds: seconds(LIFETIME_SECONDS)?,
+            timeout_seconds: seconds(TIMEOUT_SECONDS)?,
+            ..TokenRequest::new(0)
+        },
     })
 }
 
-/// An object's fields in the order of the body, including duplicates. A map would keep one of two equal names, and
-/// parsers disagree about which one, so duplicates are refused.
-struct Fields(Vec<(String, Value)>);
-
-impl<'de> Deserialize<'de> for Fields {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Pairs;
-        impl<'de> Visitor<'de> for Pairs {
-            type Value = Fields;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a JSON object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
-                let mut fields = Vec::new();
-                while let Some(field) = map.next_entry()? {
-                    fields.push(field);
-                }
-                Ok(Fields(fields))
-            }
-        }
-        deserializer.deserialize_map(Pairs)
-    }
-}
-
-/// Returns the error for invalid JSON. It gives the position and does not quote the body, which may hold secrets.
-fn malformed(error: &serde_json::Error) -> ApiError {
-    let (line, column) = (error.line(), error.column());
-    let message = format!("the body must be one JSON object: syntax error at line {line}, column {column}");
-    ApiError::new(ErrorCode::MalformedBody, message)
-}
-
-fn refuse_unknown_and_duplicate(fields: &[(String, Value)]) -> Result<(), ApiError> {
-    for (index, (name, _)) in fields.iter().enumerate() {
-        if !REQUEST_FIELDS.contains(&name.as_str()) {
-            let message = format!("unknown field; the fields are {}", REQUEST_FIELDS.join(", "));
-            return Err(if may_be_secret(name) {
-                ApiError::new(ErrorCode::UnknownField, message)
-            } else {
-                ApiError::of_field(ErrorCode::UnknownField, name, message)
-            });
-        }
-        if fields.iter().take(index).any(|(earlier, _)| earlier == name) {
-            return Err(ApiError::of_field(ErrorCode::DuplicateField, name, format!("{name} is given twice")));
-        }
-    }
-    Ok(())
-}
-
-/// Returns whether an unknown field may be a misplaced API key. Responses are logged by callers, so it is not quoted.
-fn may_be_secret(unknown: &str) -> bool {
-    unknown.len() > MAX_SHOWN_FIELD || unknown.contains(API_KEY_PREFIX)
-}
-
-/// Parses a number or a decimal string: JavaScript cannot represent integers above 2^53 exactly.
-fn read_client_id(value: &Value) -> Result<u64, ApiError> {
-    let id = match value {
-        Value::Number(number) => number.as_u64(),
-        Value::String(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => text.parse().ok(),
-        _ => None,
+/// Parses the choice of a group, with which no addresses may be given.
+fn read_group(fields: &Fields, has_addresses: bool) -> Result<Option<GroupChoice>, ApiError> {
+    let Some(group) = fields.get(GROUP) else {
+        let lonely = [REGIONS, SERVER_COUNT].into_iter().find(|name| fields.get(name).is_some());
+        return lonely.map_or(Ok(None), |name| Err(invalid(name, "needs a group")));
     };
-    id.ok_or_else(|| invalid(CLIENT_ID, "must be an integer from 0 to 18446744073709551615, as a number or a string"))
+    if has_addresses {
+        return Err(invalid(GROUP, "and server_addresses exclude each other"));
+    }
+    let max = u32::try_from(MAX_SERVERS_PER_GROUP_TOKEN).unwrap_or(1);
+    let count = fields.get(SERVER_COUNT).map(|value| read_count(SERVER_COUNT, value, (1, max))).transpose()?;
+    Ok(Some(GroupChoice {
+        group: read_name(GROUP, group)?,
+        regions: fields.get(REGIONS).map(read_regions).transpose()?.unwrap_or_default(),
+        server_count: count.map_or(1, |count| count as usize),
+    }))
 }
 
-fn read_servers(value: &Value) -> Result<Vec<SocketAddr>, ApiError> {
-    let list = value.as_array().ok_or_else(|| invalid(SERVER_ADDRESSES, "must be a list of strings"))?;
-    let read = |(index, entry): (usize, &Value)| {
-        let address = entry.as_str().and_then(|text| text.parse().ok());
-        address.ok_or_else(|| {
-            let form = "must have the form \"192.0.2.1:40000\" or \"[2001:db8::1]:40000\"";
-            invalid(SERVER_ADDRESSES, &format!("entry {index} {form}"))
-        })
-    };
-    list.iter().enumerate().map(read).collect()
+fn read_regions(value: &Value) -> Result<Vec<RegistryName>, ApiError> {
+    let list = value.as_array().ok_or_else(|| invalid(REGIONS, "must be a list of strings"))?;
+    if list.len() > MAX_REGIONS {
+        return Err(out_of_range(REGIONS, &format!("must list at most {MAX_REGIONS} regions")));
+    }
+    list.iter().map(|region| read_name(REGIONS, region)).collect()
+}
+
+fn read_jwt(value: &Value) -> Result<Zeroizing<String>, ApiError> {
+    let text = value.as_str().filter(|text| !text.is_empty());
+    let text = text.ok_or_else(|| invalid(PLAYER_JWT, "must be a JSON Web Token as a string"))?;
+    Ok(Zeroizing::new(text.to_owned()))
 }
 
 fn read_user_data(value: &Value) -> Result<Vec<u8>, ApiError> {
@@ -133,20 +141,17 @@ fn read_seconds(field: &str, value: &Value) -> Result<u32, ApiError> {
     }
 }
 
-fn invalid(field: &str, problem: &str) -> ApiError {
-    ApiError::of_field(ErrorCode::InvalidField, field, format!("{field} {problem}"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::http::error::ErrorCode;
 
     #[test]
     fn complete_request_is_parsed() {
         let body = br#"{"client_id": "18446744073709551615", "server_addresses": ["192.0.2.1:1", "[2001:db8::1]:2"],
             "user_data": "AQI=", "lifetime_seconds": 4, "timeout_seconds": 5}"#;
-        let request = read(body).unwrap();
-        assert_eq!(request.client_id.0, u64::MAX);
+        let (request, _) = read(body).unwrap().with_client_id(u64::MAX);
+        assert_eq!(read(body).unwrap().client_id, Some(u64::MAX));
         assert_eq!(request.servers.unwrap().len(), 2);
         assert_eq!(request.user_data, [1, 2]);
         assert_eq!((request.lifetime_seconds, request.timeout_seconds), (Some(4), Some(5)));
@@ -156,21 +161,23 @@ mod tests {
     fn only_client_id_is_required_and_null_is_absent() {
         let nulls = r#"{"client_id": 7, "server_addresses": null, "user_data": null, "lifetime_seconds": null}"#;
         for body in [r#"{"client_id": 7}"#, r#"{"client_id": "7"}"#, r#"{"client_id": "007"}"#, nulls] {
-            assert!(read(body.as_bytes()).unwrap() == TokenRequest::new(7), "{body}");
+            let read = read(body.as_bytes()).unwrap();
+            assert_eq!(read.client_id, Some(7), "{body}");
+            assert!(read.with_client_id(7).0 == TokenRequest::new(7), "{body}");
         }
     }
 
     #[test]
     fn client_id_is_exact_up_to_the_maximum() {
         for id in [0, (1 << 53) + 1, u64::MAX] {
-            assert_eq!(read(format!(r#"{{"client_id": {id}}}"#).as_bytes()).unwrap().client_id.0, id);
-            assert_eq!(read(format!(r#"{{"client_id": "{id}"}}"#).as_bytes()).unwrap().client_id.0, id);
+            assert_eq!(read(format!(r#"{{"client_id": {id}}}"#).as_bytes()).unwrap().client_id, Some(id));
+            assert_eq!(read(format!(r#"{{"client_id": "{id}"}}"#).as_bytes()).unwrap().client_id, Some(id));
         }
     }
 
     #[test]
     fn wrong_body_is_refused_with_code_and_field() {
-        use ErrorCode::{DuplicateField, InvalidField, MalformedBody, MissingField, UnknownField};
+        use ErrorCode::{DuplicateField, InvalidField, MalformedBody, MissingField, OutOfRange, UnknownField};
         let cases = [
             ("", MalformedBody, None),
             ("[]", MalformedBody, None),
@@ -197,10 +204,32 @@ mod tests {
             (r#"{"client_id": 7, "user_data": [1]}"#, InvalidField, Some("user_data")),
             (r#"{"client_id": 7, "lifetime_seconds": 1.5}"#, InvalidField, Some("lifetime_seconds")),
             (r#"{"client_id": 7, "timeout_seconds": "5"}"#, InvalidField, Some("timeout_seconds")),
+            (r#"{"player_jwt": 7}"#, InvalidField, Some("player_jwt")),
+            (r#"{"player_jwt": ""}"#, InvalidField, Some("player_jwt")),
+            (r#"{"client_id": 7, "protocol_id": -7}"#, InvalidField, Some("protocol_id")),
+            (r#"{"client_id": 7, "group": "a b"}"#, InvalidField, Some("group")),
+            (r#"{"client_id": 7, "group": ["a"]}"#, InvalidField, Some("group")),
+            (r#"{"client_id": 7, "group": "g", "server_addresses": ["192.0.2.1:1"]}"#, InvalidField, Some("group")),
+            (r#"{"client_id": 7, "regions": ["eu"]}"#, InvalidField, Some("regions")),
+            (r#"{"client_id": 7, "server_count": 2}"#, InvalidField, Some("server_count")),
+            (r#"{"client_id": 7, "group": "g", "regions": "eu"}"#, InvalidField, Some("regions")),
+            (r#"{"client_id": 7, "group": "g", "regions": [""]}"#, InvalidField, Some("regions")),
+            (r#"{"client_id": 7, "group": "g", "server_count": 0}"#, OutOfRange, Some("server_count")),
+            (r#"{"client_id": 7, "group": "g", "server_count": 5}"#, OutOfRange, Some("server_count")),
+            (r#"{"client_id": 7, "group": "g", "server_count": 1.0}"#, InvalidField, Some("server_count")),
         ];
         for (body, code, field) in cases {
             assert_eq!(read(body.as_bytes()).err().unwrap().code_and_field(), (code, field), "{body}");
         }
+    }
+
+    #[test]
+    fn group_is_parsed_with_its_regions_and_count() {
+        let body = br#"{"client_id": 7, "protocol_id": "8", "group": "g", "regions": ["eu", "us"], "server_count": 4}"#;
+        let read = read(body).unwrap();
+        assert_eq!(read.protocol_id, Some(8));
+        let group = read.group.unwrap();
+        assert_eq!((group.group.as_str(), group.regions.len(), group.server_count), ("g", 2, 4));
     }
 
     #[test]
@@ -216,7 +245,7 @@ mod tests {
     fn seconds_outside_u32_are_clamped_to_refused_values() {
         let seconds = |text: &str| {
             let body = format!(r#"{{"client_id": 7, "lifetime_seconds": {text}}}"#);
-            read(body.as_bytes()).unwrap().lifetime_seconds.unwrap()
+            read(body.as_bytes()).unwrap().with_client_id(7).0.lifetime_seconds.unwrap()
         };
         assert_eq!(seconds("-1"), 0);
         assert_eq!(seconds("-9223372036854775808"), 0);

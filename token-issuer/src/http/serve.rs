@@ -22,7 +22,8 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 
 use super::connection::serve_connection;
-use super::connections::{ConnectionSource, Connections};
+use super::connection_source::ConnectionSource;
+use super::connections::Connections;
 use super::turns::Turns;
 use super::{HttpLimits, TokenService, router};
 

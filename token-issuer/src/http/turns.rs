@@ -26,9 +26,9 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
 use super::TokenService;
+use super::authorize::bearer;
+use super::connection_source::ConnectionSource;
 use super::connection_state::ConnectionState;
-use super::connections::ConnectionSource;
-use super::routes::bearer;
 
 /// The bytes of a request in which the key is looked for. Most backends send a head of less than 500 bytes.
 const PEEK_BYTES: usize = 1024;
@@ -146,7 +146,8 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::api_key::{ApiKey, ApiKeys};
+    use crate::api_key::ApiKey;
+    use crate::callers::ApiKeys;
     use crate::{Issuer, Limits};
 
     /// Returns the turns of a service, and its API key.

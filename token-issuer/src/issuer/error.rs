@@ -36,7 +36,7 @@ impl core::error::Error for IssuerError {}
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum MintError {
-    /// The request lists no servers, and the allow-list is longer than the 32 servers of a token.
+    /// The request lists no servers, and the allow-list has networks, no entry, or more than the 32 of a token.
     NoServers,
     /// The number of servers is not 1 to 32; holds the number requested.
     ServerCount(usize),
@@ -74,7 +74,10 @@ impl fmt::Display for MintError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoServers => {
-                write!(f, "server_addresses is required: the allow-list has more than {MAX_SERVERS_PER_TOKEN} servers")
+                write!(
+                    f,
+                    "server_addresses or group is required: the allow-list does not have 1 to {MAX_SERVERS_PER_TOKEN} addresses"
+                )
             }
             Self::ServerCount(count) => {
                 write!(f, "server_addresses must list 1 to {MAX_SERVERS_PER_TOKEN} addresses, not {count}")

@@ -10,7 +10,8 @@ use serde_json::Value;
 use slipgate_netcode::crypto::key::Key;
 use slipgate_netcode::token::ConnectToken;
 use slipgate_netcode::token::redeem::{Redeemed, redeem};
-use slipgate_token_issuer::api_key::{ApiKey, ApiKeys};
+use slipgate_token_issuer::api_key::ApiKey;
+use slipgate_token_issuer::callers::ApiKeys;
 use slipgate_token_issuer::http::{HttpLimits, RunningService, TokenService, spawn};
 use slipgate_token_issuer::{Issuer, Limits};
 

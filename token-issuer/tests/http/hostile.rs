@@ -153,7 +153,8 @@ fn invalid_http_closes_only_its_own_connection() {
 fn head_is_limited_to_16_kib() {
     let service = Service::start();
     let request_head = |length: usize| {
-        let head = format!("GET /v1/health HTTP/1.1\r\nConnection: close\r\nX: {}\r\n\r\n", "x".repeat(length));
+        let head =
+            format!("GET /v1/health HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX: {}\r\n\r\n", "x".repeat(length));
         service.raw(head.as_bytes())
     };
     assert!(request_head(15_000).starts_with("HTTP/1.1 200 "));

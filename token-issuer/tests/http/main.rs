@@ -8,4 +8,5 @@ mod common;
 mod connections;
 mod hostile;
 mod replace;
+mod servers;
 mod specs;

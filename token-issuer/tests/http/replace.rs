@@ -7,7 +7,8 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use slipgate_netcode::crypto::key::Key;
 use slipgate_netcode::token::redeem::redeem;
-use slipgate_token_issuer::api_key::{ApiKey, ApiKeys};
+use slipgate_token_issuer::api_key::ApiKey;
+use slipgate_token_issuer::callers::ApiKeys;
 use slipgate_token_issuer::{Issuer, Limits};
 
 use crate::common::{PRIVATE_KEY, PROTOCOL_ID, SERVERS, Service, TestResponse, agent};

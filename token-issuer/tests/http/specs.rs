@@ -3,7 +3,10 @@
 use std::collections::BTreeSet;
 
 use crate::common::{Service, agent};
-use slipgate_token_issuer::http::{DRAIN_BYTES, ErrorCode, MAX_BODY_BYTES, REQUEST_FIELDS, RESPONSE_FIELDS, ROUTES};
+use slipgate_token_issuer::http::{
+    DRAIN_BYTES, ErrorCode, MAX_BODY_BYTES, REGISTRATION_FIELDS, REQUEST_FIELDS, RESPONSE_FIELDS, ROUTES,
+};
+use slipgate_token_issuer::registry;
 use slipgate_token_issuer::{MAX_LIFETIME_SECONDS, MAX_TIMEOUT_SECONDS};
 use yaml_rust2::{Yaml, YamlLoader};
 
@@ -54,8 +57,11 @@ fn openapi_lists_exactly_the_routes() {
     let document = openapi();
     assert_eq!(document["openapi"].as_str(), Some("3.1.0"));
     assert_eq!(keys(&document["paths"]), ROUTES.iter().map(|(path, _)| *path).collect());
-    for (path, method) in ROUTES {
-        assert_eq!(keys(&document["paths"][path]), set(&[method]), "{path}");
+    for (path, _) in ROUTES {
+        let methods: BTreeSet<_> = ROUTES.iter().filter(|route| route.0 == path).map(|route| route.1).collect();
+        let mut documented = keys(&document["paths"][path]);
+        documented.remove("parameters");
+        assert_eq!(documented, methods, "{path}");
     }
 }
 
@@ -76,9 +82,13 @@ fn openapi_has_the_fields_of_request_and_response() {
     let schemas = &document["components"]["schemas"];
     assert_eq!(keys(&schemas["TokenRequest"]["properties"]), set(&REQUEST_FIELDS));
     assert_eq!(schemas["TokenRequest"]["additionalProperties"].as_bool(), Some(false));
-    assert_eq!(strings(&schemas["TokenRequest"]["required"]), ["client_id"]);
+    assert_eq!(keys(&schemas["Registration"]["properties"]), set(&REGISTRATION_FIELDS));
+    assert_eq!(schemas["Registration"]["additionalProperties"].as_bool(), Some(false));
     assert_eq!(keys(&schemas["Token"]["properties"]), set(&RESPONSE_FIELDS));
-    assert_eq!(set(&strings(&schemas["Token"]["required"])), set(&RESPONSE_FIELDS));
+    let mut required = set(&RESPONSE_FIELDS);
+    // Only responses to a group have it.
+    required.remove("server_ids");
+    assert_eq!(set(&strings(&schemas["Token"]["required"])), required);
 }
 
 #[test]
@@ -89,8 +99,21 @@ fn openapi_has_the_limits() {
     assert_eq!(maximum("lifetime_seconds"), Some(MAX_LIFETIME_SECONDS.into()));
     assert_eq!(maximum("timeout_seconds"), Some(MAX_TIMEOUT_SECONDS.into()));
     assert_eq!(properties["server_addresses"]["maxItems"].as_i64(), Some(32));
-    let body = document["paths"]["/v1/tokens"]["post"]["requestBody"]["description"].as_str().unwrap();
-    assert_eq!(body, format!("At most {MAX_BODY_BYTES} bytes."));
+    for (path, method) in [("/v1/tokens", "post"), ("/v1/servers/{id}", "put")] {
+        let body = document["paths"][path][method]["requestBody"]["description"].as_str().unwrap();
+        assert_eq!(body, format!("At most {MAX_BODY_BYTES} bytes."));
+    }
+    let of_server = &document["components"]["schemas"]["Registration"]["properties"];
+    assert_eq!(of_server["slots"]["maximum"].as_i64(), Some(registry::MAX_SLOTS.into()));
+    for (limit, documented) in [
+        (registry::MAX_ADDRESSES_PER_SERVER, &of_server["addresses"]["maxItems"]),
+        (registry::MAX_ADMITTED_PER_HEARTBEAT, &of_server["admitted_client_ids"]["maxItems"]),
+        (registry::MAX_REGIONS, &properties["regions"]["maxItems"]),
+        (registry::MAX_SERVERS_PER_GROUP_TOKEN, &properties["server_count"]["maximum"]),
+        (registry::MAX_NAME_BYTES, &document["components"]["schemas"]["Name"]["maxLength"]),
+    ] {
+        assert_eq!(documented.as_i64(), i64::try_from(limit).ok());
+    }
 }
 
 #[test]
@@ -123,7 +146,9 @@ fn every_response_in_openapi_is_json_with_its_headers() {
             assert_eq!(store["schema"]["const"].as_str(), Some("no-store"), "{path} {status:?}");
             let id = resolve(&document, &response["headers"]["X-Request-Id"]);
             assert_eq!(id["schema"]["maxLength"].as_i64(), Some(64), "{path} {status:?}");
-            assert_eq!(keys(&response["content"]), set(&["application/json"]), "{path} {status:?}");
+            let is_stream = path == "/v1/server-events" && status.as_str() == Some("200");
+            let media = if is_stream { "text/event-stream" } else { "application/json" };
+            assert_eq!(keys(&response["content"]), set(&[media]), "{path} {status:?}");
         }
     }
 }
@@ -157,7 +182,7 @@ fn guide_lists_every_route_field_code_and_limit() {
     for (path, method) in ROUTES {
         assert!(guide.contains(&format!("## {} {path}", method.to_uppercase())), "{path}");
     }
-    for field in REQUEST_FIELDS.iter().chain(&RESPONSE_FIELDS) {
+    for field in REQUEST_FIELDS.iter().chain(&RESPONSE_FIELDS).chain(&REGISTRATION_FIELDS) {
         assert!(guide.contains(&format!("`{field}`")), "{field}");
     }
     for code in ErrorCode::ALL {

@@ -6,7 +6,7 @@ use clap::ArgMatches;
 use slipgate_cli::keys::KeySource;
 use slipgate_cli::log::LogSettings;
 use slipgate_cli::{Failure, first_non_empty};
-use slipgate_token_issuer::api_key::ApiKeys;
+use slipgate_token_issuer::callers::ApiKeys;
 use slipgate_token_issuer::http::HttpLimits;
 use slipgate_token_issuer::{Issuer, Limits};
 

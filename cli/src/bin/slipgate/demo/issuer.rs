@@ -4,7 +4,8 @@ use std::net::{SocketAddr, TcpListener};
 
 use slipgate_cli::Failure;
 use slipgate_netcode::crypto::key::KeyRing;
-use slipgate_token_issuer::api_key::{ApiKey, ApiKeys};
+use slipgate_token_issuer::api_key::ApiKey;
+use slipgate_token_issuer::callers::ApiKeys;
 use slipgate_token_issuer::http::{self, RunningService, TokenService};
 use slipgate_token_issuer::{Issuer, Limits};
 

@@ -1,0 +1,297 @@
+//! The callers of the HTTP service: named API keys, what each may do, and how often.
+//!
+//! ```text
+//!  Authorization: Bearer lobby.sgk_…   id and secret of a named key: one or two digests, scopes, a limit
+//!  Authorization: Bearer sgk_…         a key without a name: may do everything
+//! ```
+//!
+//! The HTTP service asks here whether a key is valid and what its request may do.
+
+use core::fmt;
+use core::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use governor::clock::{Clock, DefaultClock};
+use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use subtle::{Choice, ConditionallySelectable};
+
+use crate::api_key::{API_KEY_PREFIX, ApiKeyDigest, ApiKeyError};
+use crate::registry::RegistryName;
+
+/// The maximum number of digests of keys without a name. A request without a valid key costs one HMAC for each of them.
+pub const MAX_API_KEYS: usize = 16;
+/// The maximum number of named keys.
+pub const MAX_NAMED_KEYS: usize = 1024;
+/// The number of secrets that a named key may have at a time: the present one and the next.
+pub const MAX_SECRETS: usize = 2;
+/// Longer keys are refused unread. A name, a dot and a secret have at most 133 bytes.
+const MAX_PRESENTED_BYTES: usize = 256;
+
+/// What a key may do with the API.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Permission {
+    /// Request tokens.
+    Mint,
+    /// Register game servers.
+    Register,
+    /// Read servers and metrics.
+    Observe,
+}
+
+/// The limits of a key's requests. The default allows everything.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Scopes {
+    /// What the key may do.
+    pub permissions: Vec<Permission>,
+    /// The groups of servers for tokens and registrations. `None`: all groups, and addresses of the allow-list.
+    pub groups: Option<Vec<RegistryName>>,
+    /// The protocol ids for tokens and registrations. `None`: all.
+    pub protocol_ids: Option<Vec<u64>>,
+    /// Whether a request may name its client id. Otherwise it needs the player's own JSON Web Token.
+    pub names_client_id: bool,
+}
+
+impl Default for Scopes {
+    fn default() -> Self {
+        Self {
+            permissions: vec![Permission::Mint, Permission::Register, Permission::Observe],
+            groups: None,
+            protocol_ids: None,
+            names_client_id: true,
+        }
+    }
+}
+
+/// A key of a backend, of a game server or of a monitor: its id, the digests of its secrets, and its limits.
+///
+/// `Debug` shows the id only.
+pub struct Caller {
+    id: Box<str>,
+    digests: Box<[ApiKeyDigest]>,
+    scopes: Scopes,
+    limit: Option<DefaultDirectRateLimiter>,
+}
+
+impl Caller {
+    /// Creates a named key from one or two digests of its secrets. It may send `requests_per_minute`, all of them at
+    /// once, or any number if that is `None`.
+    ///
+    /// # Errors
+    /// [`ApiKeyError::Secrets`] unless there are one or two digests.
+    pub fn new(
+        id: &RegistryName,
+        digests: Vec<ApiKeyDigest>,
+        scopes: Scopes,
+        requests_per_minute: Option<NonZeroU32>,
+    ) -> Result<Self, ApiKeyError> {
+        if !(1..=MAX_SECRETS).contains(&digests.len()) {
+            return Err(ApiKeyError::Secrets(digests.len()));
+        }
+        let limit = requests_per_minute.map(|requests| RateLimiter::direct(Quota::per_minute(requests)));
+        Ok(Self { id: id.as_str().into(), digests: digests.into(), scopes, limit })
+    }
+
+    fn unnamed(number: usize, digest: ApiKeyDigest) -> Self {
+        let id = number.to_string().into();
+        Self { id, digests: Box::new([digest]), scopes: Scopes::default(), limit: None }
+    }
+
+    /// Returns the key's id, which logs and metrics show. For a key without a name it is the position of its digest in
+    /// the configuration, from 1.
+    #[must_use]
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// Returns what the key may do.
+    #[must_use]
+    pub const fn scopes(&self) -> &Scopes {
+        &self.scopes
+    }
+
+    /// Counts a request, or returns how long to wait for the next one.
+    pub(crate) fn count_request(&self) -> Result<(), Duration> {
+        let Some(limit) = &self.limit else { return Ok(()) };
+        limit.check().map_err(|refused| refused.wait_time_from(DefaultClock::default().now()))
+    }
+}
+
+impl fmt::Debug for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Caller").field("id", &self.id).finish_non_exhaustive()
+    }
+}
+
+/// All accepted API keys.
+#[derive(Clone, Debug)]
+pub struct ApiKeys {
+    unnamed: Arc<[Arc<Caller>]>,
+    /// Sorted by id.
+    named: Arc<[Arc<Caller>]>,
+}
+
+impl ApiKeys {
+    /// Creates the set of accepted keys from the digests of keys without a name: 1 to 16, so that a key can be replaced
+    /// while the old one still works.
+    ///
+    /// # Errors
+    /// [`ApiKeyError::Count`] if there are none or more than 16.
+    pub fn new(digests: Vec<ApiKeyDigest>) -> Result<Self, ApiKeyError> {
+        Self::with_named(digests, Vec::new())
+    }
+
+    /// Creates the set of accepted keys: up to 16 without a name, and named ones.
+    ///
+    /// # Errors
+    /// [`ApiKeyError::Count`] if there are no keys at all or more than 16 without a name,
+    /// [`ApiKeyError::NamedCount`] for more than [`MAX_NAMED_KEYS`], [`ApiKeyError::IdTwice`] if two have one id.
+    pub fn with_named(digests: Vec<ApiKeyDigest>, mut named: Vec<Caller>) -> Result<Self, ApiKeyError> {
+        if digests.len() > MAX_API_KEYS || digests.is_empty() && named.is_empty() {
+            return Err(ApiKeyError::Count(digests.len()));
+        }
+        if named.len() > MAX_NAMED_KEYS {
+            return Err(ApiKeyError::NamedCount(named.len()));
+        }
+        named.sort_by(|one, other| one.id.cmp(&other.id));
+        if named.windows(2).any(|pair| matches!(pair, [one, other] if one.id == other.id)) {
+            return Err(ApiKeyError::IdTwice);
+        }
+        let unnamed = digests.into_iter().zip(1..).map(|(digest, number)| Arc::new(Caller::unnamed(number, digest)));
+        Ok(Self { unnamed: unnamed.collect(), named: named.into_iter().map(Arc::new).collect() })
+    }
+
+    /// Returns the number of keys.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.unnamed.len() + self.named.len()
+    }
+
+    /// Returns whether this is one of the keys, in a time that depends on neither the key nor the matching digest.
+    #[must_use]
+    pub fn accept(&self, presented: &[u8]) -> bool {
+        self.find(presented).is_some()
+    }
+
+    /// Returns which of the keys this is, in constant time as [`accept`](Self::accept): each call computes the same
+    /// number of HMACs, also for an unknown id and for no key at all.
+    pub(crate) fn find(&self, presented: &[u8]) -> Option<Arc<Caller>> {
+        let presented = if presented.len() <= MAX_PRESENTED_BYTES { presented } else { &[] };
+        let (caller, secret) = match split_id(presented) {
+            Some((id, secret)) => (self.named.binary_search_by(|caller| caller.id.as_bytes().cmp(id)).ok(), secret),
+            None => (None, presented),
+        };
+        let caller = caller.and_then(|index| self.named.get(index));
+        let found_named = self.verify_named(caller, secret);
+        let found_unnamed = self.verify_unnamed(presented);
+        let named = caller.filter(|_| found_named);
+        named.or_else(|| found_unnamed.checked_sub(1).and_then(|index| self.unnamed.get(index))).map(Arc::clone)
+    }
+
+    /// Computes two HMACs, whether the id is known or not.
+    fn verify_named(&self, caller: Option<&Arc<Caller>>, secret: &[u8]) -> bool {
+        let no_key = ApiKeyDigest::of_no_key();
+        let digests: &[ApiKeyDigest] = caller.map_or(&[], |caller| &caller.digests);
+        let accepted = (0..MAX_SECRETS).map(|index| digests.get(index).unwrap_or(&no_key).accepts(secret));
+        bool::from(accepted.fold(Choice::from(0), |found, one| found | one))
+    }
+
+    /// Compares all digests, also after a match, to keep the time constant. Returns the position of the match, from 1.
+    fn verify_unnamed(&self, presented: &[u8]) -> usize {
+        let digests = self.unnamed.iter().flat_map(|caller| caller.digests.iter()).zip(1_u64..);
+        let found = digests
+            .fold(0, |found, (digest, number)| u64::conditional_select(&found, &number, digest.accepts(presented)));
+        usize::try_from(found).unwrap_or_default()
+    }
+}
+
+/// Splits a named key into its id and its secret.
+fn split_id(presented: &[u8]) -> Option<(&[u8], &[u8])> {
+    let dot = presented.windows(API_KEY_PREFIX.len() + 1).position(|bytes| {
+        bytes.split_first().is_some_and(|(dot, prefix)| *dot == b'.' && prefix == API_KEY_PREFIX.as_bytes())
+    })?;
+    let (id, secret) = presented.split_at_checked(dot)?;
+    Some((id, secret.get(1..)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::SeedableRng;
+    use rand::rngs::StdRng;
+
+    use super::*;
+    use crate::api_key::ApiKey;
+
+    fn entropy() -> StdRng {
+        StdRng::from_seed([3; 32])
+    }
+
+    fn name(text: &str) -> RegistryName {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn each_of_several_keys_is_accepted() {
+        let mut entropy = entropy();
+        let created: Vec<_> = (0..MAX_API_KEYS).map(|_| ApiKey::random(&mut entropy)).collect();
+        let keys = ApiKeys::new(created.iter().map(|key| key.digest(&mut entropy)).collect()).unwrap();
+        for (key, number) in created.iter().zip(1..) {
+            assert_eq!(keys.find(key.expose().as_bytes()).unwrap().id(), number.to_string());
+        }
+        assert!(keys.find(b"sgk_").is_none());
+    }
+
+    #[test]
+    fn named_key_needs_its_id_and_one_of_its_secrets() {
+        let mut entropy = entropy();
+        let [first, second, other] = [(); 3].map(|()| ApiKey::random(&mut entropy));
+        let digests = vec![first.digest(&mut entropy), second.digest(&mut entropy)];
+        let lobby = Caller::new(&name("lobby.eu"), digests, Scopes::default(), None).unwrap();
+        let shop = Caller::new(&name("shop"), vec![other.digest(&mut entropy)], Scopes::default(), None).unwrap();
+        let keys = ApiKeys::with_named(Vec::new(), vec![shop, lobby]).unwrap();
+        let find = |key: String| keys.find(key.as_bytes()).map(|caller| caller.id().to_owned());
+        for key in [&first, &second] {
+            assert_eq!(find(format!("lobby.eu.{}", key.expose())).as_deref(), Some("lobby.eu"));
+            assert_eq!(find(format!("shop.{}", key.expose())), None);
+            assert_eq!(find(key.expose().to_owned()), None, "the id is missing");
+        }
+        assert_eq!(find(format!("shop.{}", other.expose())).as_deref(), Some("shop"));
+        for wrong in ["", ".", "shop", "shop.", "shop.sgk_", &"a".repeat(500)] {
+            assert_eq!(find(wrong.to_owned()), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn wrong_sets_of_keys_are_refused() {
+        let mut entropy = entropy();
+        let digest = ApiKey::random(&mut entropy).digest(&mut entropy);
+        let caller =
+            |id: &str, count: usize| Caller::new(&name(id), vec![digest.clone(); count], Scopes::default(), None);
+        assert_eq!(ApiKeys::new(vec![]).unwrap_err(), ApiKeyError::Count(0));
+        assert_eq!(ApiKeys::new(vec![digest.clone(); 17]).unwrap_err(), ApiKeyError::Count(17));
+        assert_eq!(caller("a", 0).unwrap_err(), ApiKeyError::Secrets(0));
+        assert_eq!(caller("a", 3).unwrap_err(), ApiKeyError::Secrets(3));
+        let twice = vec![caller("a", 1).unwrap(), caller("a", 2).unwrap()];
+        assert_eq!(ApiKeys::with_named(vec![], twice).unwrap_err(), ApiKeyError::IdTwice);
+    }
+
+    #[test]
+    fn key_has_a_limit_of_its_own() {
+        let mut entropy = entropy();
+        let digest = ApiKey::random(&mut entropy).digest(&mut entropy);
+        let limited = Caller::new(&name("a"), vec![digest], Scopes::default(), NonZeroU32::new(3)).unwrap();
+        for _ in 0..3 {
+            limited.count_request().unwrap();
+        }
+        let wait = limited.count_request().unwrap_err();
+        assert!(wait > Duration::from_secs(10) && wait <= Duration::from_secs(20), "{wait:?}");
+    }
+
+    #[test]
+    fn debug_shows_no_digest() {
+        let mut entropy = entropy();
+        let digest = ApiKey::random(&mut entropy).digest(&mut entropy);
+        let text = format!("{:?}", ApiKeys::new(vec![digest.clone()]).unwrap());
+        assert!(text.contains("Caller { id: \"1\", .. }") && !text.contains(&digest.to_string()[12..30]), "{text}");
+    }
+}

@@ -1,0 +1,142 @@
+//! Authorization: the API key of a request, its limits and scopes, and the headers that a JSON body needs.
+
+use std::sync::Arc;
+
+use axum::extract::FromRequestParts;
+use axum::http::header::{ACCEPT_ENCODING, AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use axum::response::{IntoResponse, Response};
+
+use super::connection_state::ConnectionState;
+use super::error::{ApiError, ErrorCode};
+use super::{Current, TokenService};
+use crate::callers::{Caller, Permission};
+use crate::registry::Registration;
+
+/// A request with a valid API key, and the state of the service that the request uses from its start to its end.
+pub(super) struct Authorized {
+    pub(super) caller: Arc<Caller>,
+    pub(super) current: Arc<Current>,
+}
+
+/// Authorization precedes all other checks, which an unauthorized caller must not probe.
+impl FromRequestParts<TokenService> for Authorized {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, service: &TokenService) -> Result<Self, Response> {
+        let current = service.current();
+        let presented = single_value(&parts.headers, &AUTHORIZATION).and_then(bearer);
+        let connection = parts.extensions.get::<Arc<ConnectionState>>();
+        // A request without a key takes as long as one with a wrong key.
+        let Some(caller) = current.api_keys.find(presented.unwrap_or_default()) else {
+            return Err(refuse(service, connection).into_response());
+        };
+        if let Some(connection) = connection {
+            connection.authenticate();
+        }
+        let authorized = Self { caller, current };
+        match authorized.caller.count_request() {
+            Ok(()) => Ok(authorized),
+            Err(wait) => Err(with_caller(Err::<(), _>(ApiError::too_many_requests(wait)), &authorized)),
+        }
+    }
+}
+
+/// Returns the refusal of a request without a valid key. An address that repeats such requests has to wait.
+fn refuse(service: &TokenService, connection: Option<&Arc<ConnectionState>>) -> ApiError {
+    let peer = connection.and_then(|connection| connection.peer());
+    if let Some(Err(wait)) = peer.map(|peer| service.count_wrong_key(peer.ip().into())) {
+        return ApiError::too_many_requests(wait);
+    }
+    let message = "the header `Authorization: Bearer <API key>` with a valid key is required";
+    ApiError::new(ErrorCode::Unauthorized, message)
+}
+
+/// Returns the credentials of the scheme `Bearer`. Scheme names are case-insensitive (RFC 9110, section 11.1).
+pub(super) fn bearer(value: &[u8]) -> Option<&[u8]> {
+    let (scheme, rest) = value.split_at_checked(b"Bearer".len())?;
+    let key = rest.strip_prefix(b" ")?;
+    scheme.eq_ignore_ascii_case(b"Bearer").then_some(key.trim_ascii())
+}
+
+/// Checks that a key has a permission.
+pub(super) fn require(caller: &Caller, permission: Permission) -> Result<(), ApiError> {
+    if caller.scopes().permissions.contains(&permission) {
+        return Ok(());
+    }
+    Err(ApiError::forbidden(None, "this API key lacks the permission for this path"))
+}
+
+/// Returns whether the key's scopes include a server.
+pub(super) fn may_see(caller: &Caller, server: &Registration) -> bool {
+    let scopes = caller.scopes();
+    scopes.groups.as_ref().is_none_or(|groups| groups.contains(&server.group))
+        && scopes.protocol_ids.as_ref().is_none_or(|ids| ids.contains(&server.protocol_id))
+}
+
+/// Returns the response with its key, for the observer.
+pub(super) fn with_caller(response: Result<impl IntoResponse, ApiError>, authorized: &Authorized) -> Response {
+    let mut response = response.into_response();
+    response.extensions_mut().insert(Arc::clone(&authorized.caller));
+    response
+}
+
+/// Refuses a body that is not declared as JSON.
+pub(super) fn expect_json(headers: &HeaderMap) -> Result<(), ApiError> {
+    let essence = |value: &[u8]| value.split(|byte| *byte == b';').next().map(|name| name.trim_ascii().to_vec());
+    let essence = single_value(headers, &CONTENT_TYPE).and_then(essence);
+    if essence.is_some_and(|name| name.eq_ignore_ascii_case(b"application/json")) {
+        return Ok(());
+    }
+    let message = "a JSON body and the header `Content-Type: application/json` are required";
+    Err(ApiError::new(ErrorCode::UnsupportedMediaType, message))
+}
+
+/// Refuses a compressed body: it would be parsed as it is, and its error would be misleading.
+pub(super) fn expect_no_coding(headers: &HeaderMap) -> Result<(), ApiError> {
+    if headers.get_all(CONTENT_ENCODING).iter().all(|value| value.as_bytes().eq_ignore_ascii_case(b"identity")) {
+        return Ok(());
+    }
+    let message = "a body without Content-Encoding is required";
+    let error = ApiError::new(ErrorCode::UnsupportedMediaType, message);
+    // The header shows that the coding was refused, not the media type (RFC 9110, section 15.5.16).
+    Err(error.with_header(ACCEPT_ENCODING, HeaderValue::from_static("identity")))
+}
+
+/// Returns the value of a header, or `None` if it is absent or ambiguous because it occurs twice.
+pub(super) fn single_value<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a [u8]> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next()?;
+    values.next().is_none().then_some(value.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bearer_scheme_is_case_insensitive() {
+        let cases: [(&str, Option<&str>); 7] = [
+            ("Bearer sgk_1", Some("sgk_1")),
+            ("bearer sgk_1", Some("sgk_1")),
+            ("BEARER  sgk_1 ", Some("sgk_1")),
+            ("Basic sgk_1", None),
+            ("Bearersgk_1", None),
+            ("Bearer", None),
+            ("", None),
+        ];
+        for (header, key) in cases {
+            assert_eq!(bearer(header.as_bytes()), key.map(str::as_bytes), "{header}");
+        }
+    }
+
+    #[test]
+    fn header_that_occurs_twice_is_refused() {
+        let mut headers = HeaderMap::new();
+        headers.append(AUTHORIZATION, "Bearer one".parse().unwrap());
+        assert_eq!(single_value(&headers, &AUTHORIZATION), Some(b"Bearer one".as_slice()));
+        headers.append(AUTHORIZATION, "Bearer other".parse().unwrap());
+        assert_eq!(single_value(&headers, &AUTHORIZATION), None);
+    }
+}

@@ -1,0 +1,156 @@
+//! The routes of dedicated servers: heartbeats, removal and the list.
+
+use std::time::Duration;
+
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{Path, Query, State};
+use axum::http::HeaderMap;
+use axum::response::Response;
+use axum::{Extension, Json};
+use serde::{Deserialize, Serialize};
+
+use super::TokenService;
+use super::authorize::{Authorized, expect_json, expect_no_coding, may_see, require, with_caller};
+use super::error::{ApiError, ErrorCode};
+use super::guard::RequestBody;
+use super::registration;
+use super::server_facts::ServerFacts;
+use crate::callers::Permission;
+use crate::registry::{DEAD_AFTER, HEARTBEAT_INTERVAL, Registration, RegistryName, ServerStatus};
+
+/// The maximum number of servers in one list.
+const PAGE: usize = 256;
+
+/// Handles `PUT /v1/servers/{id}`.
+pub(super) async fn register(
+    State(service): State<TokenService>,
+    authorized: Authorized,
+    id: Result<Path<String>, PathRejection>,
+    headers: HeaderMap,
+    Extension(body): Extension<RequestBody>,
+) -> Response {
+    let registered = async {
+        let body = body.complete()?;
+        expect_json(&headers)?;
+        expect_no_coding(&headers)?;
+        let heartbeat = registration::read(path_id(&id)?, &body)?;
+        check_registration(&authorized, &heartbeat.registration)?;
+        service.registry.register(heartbeat).await?;
+        Ok::<_, ApiError>(Json(Accepted {
+            heartbeat_millis: millis(HEARTBEAT_INTERVAL),
+            dead_after_millis: millis(DEAD_AFTER),
+        }))
+    };
+    with_caller(registered.await, &authorized)
+}
+
+/// Handles `DELETE /v1/servers/{id}`.
+pub(super) async fn remove(
+    State(service): State<TokenService>,
+    authorized: Authorized,
+    id: Result<Path<String>, PathRejection>,
+) -> Response {
+    let removed = async {
+        let caller = &authorized.caller;
+        require(caller, Permission::Register)?;
+        let id = path_id(&id)?;
+        if caller.scopes().groups.is_some() || caller.scopes().protocol_ids.is_some() {
+            let servers = service.registry.servers().await?;
+            if let Some(server) = servers.iter().find(|server| server.registration.id == id) {
+                check_registration(&authorized, &server.registration)?;
+            }
+        }
+        let removed = service.registry.remove(id).await?;
+        Ok::<_, ApiError>(Json(Removed { removed }))
+    };
+    with_caller(removed.await, &authorized)
+}
+
+/// The parameters of `GET /v1/servers`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ListQuery {
+    after: Option<String>,
+    group: Option<String>,
+}
+
+/// Handles `GET /v1/servers`.
+pub(super) async fn list(
+    State(service): State<TokenService>,
+    authorized: Authorized,
+    query: Result<Query<ListQuery>, QueryRejection>,
+) -> Response {
+    let listed = async {
+        let caller = &authorized.caller;
+        require(caller, Permission::Observe)?;
+        let wrong = |_| ApiError::new(ErrorCode::InvalidField, "the parameters are `after` and `group`, once each");
+        let Query(query) = query.map_err(wrong)?;
+        let after = query.after.as_deref().map(read_id).transpose()?;
+        let is_listed = |server: &&ServerStatus| {
+            let registration = &server.registration;
+            after.as_ref().is_none_or(|after| registration.id > *after)
+                && query.group.as_deref().is_none_or(|group| registration.group.as_str() == group)
+                && may_see(caller, registration)
+        };
+        let servers = service.registry.servers().await?;
+        let mut found: Vec<_> = servers.iter().filter(is_listed).take(PAGE + 1).map(ServerFacts::from).collect();
+        let has_more = found.len() > PAGE;
+        found.truncate(PAGE);
+        let next = found.last().filter(|_| has_more).map(|server| server.id.clone());
+        Ok::<_, ApiError>(Json(List { servers: found, next }))
+    };
+    with_caller(listed.await, &authorized)
+}
+
+fn path_id(path: &Result<Path<String>, PathRejection>) -> Result<RegistryName, ApiError> {
+    // A path that is no UTF-8 is no id either.
+    read_id(path.as_ref().map_or("", |Path(id)| id))
+}
+
+fn read_id(text: &str) -> Result<RegistryName, ApiError> {
+    let message = "the id of a server has 1 to 64 characters of A-Z a-z 0-9 . _ -";
+    text.parse().map_err(|_| ApiError::of_field(ErrorCode::InvalidField, "id", message))
+}
+
+/// Checks whether a key may register this server, and whether tokens of its game may lead to it.
+fn check_registration(authorized: &Authorized, server: &Registration) -> Result<(), ApiError> {
+    let caller = &authorized.caller;
+    require(caller, Permission::Register)?;
+    let scopes = caller.scopes();
+    if scopes.groups.as_ref().is_some_and(|groups| !groups.contains(&server.group)) {
+        return Err(ApiError::forbidden(Some("group"), "this API key may not use this group"));
+    }
+    if scopes.protocol_ids.as_ref().is_some_and(|ids| !ids.contains(&server.protocol_id)) {
+        return Err(ApiError::forbidden(Some("protocol_id"), "this API key may not use this protocol id"));
+    }
+    let game = authorized.current.games.get(server.protocol_id);
+    let game = game.ok_or_else(|| ApiError::unknown_protocol_id("this issuer has no game with this protocol id"))?;
+    if let Some(address) = server.addresses.iter().find(|address| !game.allows(**address)) {
+        let message = format!("addresses lists {address}, which is not in this issuer's allow-list");
+        return Err(ApiError::of_field(ErrorCode::ServerNotAllowed, "addresses", message));
+    }
+    Ok(())
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The response to a heartbeat.
+#[derive(Serialize)]
+struct Accepted {
+    heartbeat_millis: u64,
+    dead_after_millis: u64,
+}
+
+#[derive(Serialize)]
+struct Removed {
+    removed: bool,
+}
+
+#[derive(Serialize)]
+struct List {
+    servers: Vec<ServerFacts>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
+}

@@ -1,0 +1,30 @@
+//! The registry of dedicated servers: which are alive, how many free slots they have, and which of these are reserved.
+//!
+//! ```text
+//!  heartbeat of a server ──▶ register ─▶┌──────────┐
+//!                                       │  store   │ memory, a file, or Redis for several issuers
+//!  request for a group ────▶ reserve ──▶└──────────┘──▶ servers for the token, a slot reserved on each
+//! ```
+//!
+//! A reservation counts until its token has expired and a handshake that began in time has ended, or until the server
+//! reports that the client got a slot. So concurrent issuers never give out more slots than a server has.
+//!
+//! Stores keep these rules; the HTTP service parses requests and mints.
+
+mod memory;
+mod name;
+mod placement;
+mod status;
+mod store;
+mod table;
+mod types;
+
+pub use self::memory::MemoryRegistry;
+pub use self::name::{MAX_NAME_BYTES, NameError, RegistryName};
+pub use self::status::{RegistryState, ServerStatus};
+pub use self::store::{Registry, RegistryError, RegistryFuture};
+pub use self::types::{
+    DEAD_AFTER, FORGOTTEN_AFTER, HEARTBEAT_INTERVAL, Heartbeat, MAX_ADDRESSES_PER_SERVER, MAX_ADMITTED_PER_HEARTBEAT,
+    MAX_REGIONS, MAX_REGISTERED_SERVERS, MAX_SERVERS_PER_GROUP_TOKEN, MAX_SLOTS, MISSED_HEARTBEATS, RESERVATION_GRACE,
+    Registration, ReservedServer, SlotRequest,
+};

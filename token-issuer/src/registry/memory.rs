@@ -1,0 +1,79 @@
+//! The registry of one issuer, in memory: servers register again within a second after a restart.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use slipgate_netcode::time::UnixMillis;
+use slipgate_os::clock::wall_clock;
+
+use super::name::RegistryName;
+use super::status::ServerStatus;
+use super::store::{Registry, RegistryError, RegistryFuture};
+use super::table::RegistryTable;
+use super::types::{Heartbeat, ReservedServer, SlotRequest};
+
+/// A registry in memory, for one issuer. A restart of the issuer loses the reservations of tokens that are in use.
+#[derive(Default)]
+pub struct MemoryRegistry {
+    table: Mutex<RegistryTable>,
+    chance: Chance,
+}
+
+/// Random numbers for choices among equals. They need not be secret.
+pub(super) struct Chance {
+    key: RandomState,
+    next: AtomicU64,
+}
+
+impl Default for Chance {
+    fn default() -> Self {
+        Self { key: RandomState::new(), next: AtomicU64::new(0) }
+    }
+}
+
+impl Chance {
+    pub(super) fn draw(&self) -> u64 {
+        self.key.hash_one(self.next.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+impl MemoryRegistry {
+    fn with_table<T>(&self, act: impl FnOnce(&mut RegistryTable, UnixMillis) -> T) -> T {
+        // Poisoning is harmless: each operation leaves a consistent table at each point where it may panic.
+        act(&mut self.table.lock().unwrap_or_else(PoisonError::into_inner), wall_clock())
+    }
+}
+
+impl Registry for MemoryRegistry {
+    fn register(&self, heartbeat: Heartbeat) -> RegistryFuture<'_, ()> {
+        let registered = self.with_table(|table, now| {
+            table.forget_dead(now);
+            table.register(heartbeat, now)
+        });
+        Box::pin(async move { registered })
+    }
+
+    fn remove(&self, id: RegistryName) -> RegistryFuture<'_, bool> {
+        let removed = self.with_table(|table, _| table.remove(&id));
+        Box::pin(async move { Ok(removed) })
+    }
+
+    fn servers(&self) -> RegistryFuture<'_, Vec<ServerStatus>> {
+        let servers = self.with_table(|table, now| {
+            table.forget_dead(now);
+            table.servers(now)
+        });
+        Box::pin(async move { Ok(servers) })
+    }
+
+    fn reserve(&self, request: SlotRequest) -> RegistryFuture<'_, Vec<ReservedServer>> {
+        let chance = self.chance.draw();
+        let reserved: Result<_, RegistryError> = self.with_table(|table, now| table.reserve(&request, now, chance));
+        Box::pin(async move { reserved })
+    }
+
+    fn is_available(&self) -> bool {
+        true
+    }
+}

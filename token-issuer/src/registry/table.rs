@@ -1,0 +1,223 @@
+//! Registrations and reservations in memory. Time and chance are arguments.
+
+use core::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::time::Duration;
+
+use slipgate_netcode::ids::ClientId;
+use slipgate_netcode::time::UnixMillis;
+
+use super::name::RegistryName;
+use super::placement::{RankedServer, choose};
+use super::status::ServerStatus;
+use super::store::RegistryError;
+use super::types::{
+    DEAD_AFTER, FORGOTTEN_AFTER, Heartbeat, MAX_REGISTERED_SERVERS, Registration, ReservedServer, SlotRequest,
+};
+
+/// The servers that one request may pick from.
+type GroupKey = (u64, RegistryName);
+
+/// All servers by game and group.
+#[derive(Default)]
+pub(super) struct RegistryTable {
+    groups: BTreeMap<GroupKey, BTreeMap<RegistryName, RegisteredServer>>,
+    /// The group of each server.
+    group_of: BTreeMap<RegistryName, GroupKey>,
+}
+
+/// A server and its reservations.
+struct RegisteredServer {
+    registration: Registration,
+    last_heartbeat: UnixMillis,
+    reservations: Reservations,
+    /// A fixed random-looking number, which is mixed with each request's own.
+    chance: u64,
+}
+
+/// The reservations of one server. A client has one slot on a server at a time, so its tokens share a reservation.
+#[derive(Default)]
+struct Reservations {
+    by_client: HashMap<ClientId, Reservation>,
+    /// The ends of all reservations, the earliest first. An end that is not the one of its reservation is void.
+    ends: BinaryHeap<Reverse<(u64, ClientId)>>,
+}
+
+struct Reservation {
+    ends: u64,
+    /// The number of tokens that have not admitted the client yet.
+    tokens: u32,
+}
+
+impl Reservations {
+    /// Removes what has ended.
+    fn expire(&mut self, now: UnixMillis) {
+        while let Some(Reverse((ends, client_id))) = self.ends.peek().copied() {
+            if ends > now.0 {
+                break;
+            }
+            self.ends.pop();
+            if self.by_client.get(&client_id).is_some_and(|reservation| reservation.ends == ends) {
+                self.by_client.remove(&client_id);
+            }
+        }
+    }
+
+    fn add(&mut self, client_id: ClientId, ends: u64) {
+        let reservation = self.by_client.entry(client_id).or_insert(Reservation { ends, tokens: 0 });
+        reservation.tokens = reservation.tokens.saturating_add(1);
+        if reservation.ends <= ends {
+            reservation.ends = ends;
+            self.ends.push(Reverse((ends, client_id)));
+        }
+    }
+
+    /// Ends the reservation of a client that got a slot, unless another token of it may still be used.
+    fn admit(&mut self, client_id: ClientId) {
+        let Some(reservation) = self.by_client.get_mut(&client_id) else { return };
+        reservation.tokens = reservation.tokens.saturating_sub(1);
+        if reservation.tokens == 0 {
+            self.by_client.remove(&client_id);
+        }
+    }
+
+    fn count(&self) -> u32 {
+        u32::try_from(self.by_client.len()).unwrap_or(u32::MAX)
+    }
+}
+
+impl RegisteredServer {
+    fn status(&mut self, now: UnixMillis) -> ServerStatus {
+        self.reservations.expire(now);
+        ServerStatus {
+            registration: self.registration.clone(),
+            reserved_slots: self.reservations.count(),
+            heartbeat_age: age(self.last_heartbeat, now),
+        }
+    }
+
+    /// Returns the number of slots that a new token may use.
+    fn available(&self, now: UnixMillis) -> u32 {
+        if self.registration.is_draining || age(self.last_heartbeat, now) >= DEAD_AFTER {
+            return 0;
+        }
+        self.registration.free_slots.saturating_sub(self.reservations.count())
+    }
+}
+
+fn age(since: UnixMillis, now: UnixMillis) -> Duration {
+    Duration::from_millis(now.0.saturating_sub(since.0))
+}
+
+impl RegistryTable {
+    /// Records a heartbeat.
+    ///
+    /// # Errors
+    /// [`RegistryError::Full`] if it is a new server beyond the maximum.
+    pub(super) fn register(&mut self, heartbeat: Heartbeat, now: UnixMillis) -> Result<(), RegistryError> {
+        let Heartbeat { registration, admitted } = heartbeat;
+        let key = (registration.protocol_id, registration.group.clone());
+        let id = registration.id.clone();
+        let old = match self.group_of.get(&id) {
+            // Its reservations stay when it moves to another group.
+            Some(old_key) if *old_key != key => self.take(&id),
+            Some(_) => None,
+            None if self.group_of.len() >= MAX_REGISTERED_SERVERS => return Err(RegistryError::Full),
+            None => None,
+        };
+        self.group_of.insert(id.clone(), key.clone());
+        let chance = chance_of(&id);
+        let entry = self.groups.entry(key).or_default().entry(id).or_insert_with(|| RegisteredServer {
+            registration: registration.clone(),
+            last_heartbeat: now,
+            reservations: old.map(|entry| entry.reservations).unwrap_or_default(),
+            chance,
+        });
+        entry.registration = registration;
+        entry.last_heartbeat = now;
+        admitted.into_iter().for_each(|client_id| entry.reservations.admit(client_id));
+        Ok(())
+    }
+
+    /// Removes a server. Returns whether it was registered.
+    pub(super) fn remove(&mut self, id: &RegistryName) -> bool {
+        self.take(id).is_some()
+    }
+
+    fn take(&mut self, id: &RegistryName) -> Option<RegisteredServer> {
+        let key = self.group_of.remove(id)?;
+        let group = self.groups.get_mut(&key)?;
+        let entry = group.remove(id);
+        if group.is_empty() {
+            self.groups.remove(&key);
+        }
+        entry
+    }
+
+    /// Removes the servers that have been dead for long.
+    pub(super) fn forget_dead(&mut self, now: UnixMillis) {
+        let is_gone = |entry: &RegisteredServer| age(entry.last_heartbeat, now) >= FORGOTTEN_AFTER;
+        let all = self.groups.values().flatten();
+        let gone: Vec<_> = all.filter(|(_, entry)| is_gone(entry)).map(|(id, _)| id.clone()).collect();
+        gone.iter().for_each(|id| _ = self.take(id));
+    }
+
+    /// Returns all servers in the order of their ids.
+    pub(super) fn servers(&mut self, now: UnixMillis) -> Vec<ServerStatus> {
+        let all = self.groups.values_mut().flat_map(BTreeMap::values_mut);
+        let mut servers: Vec<_> = all.map(|entry| entry.status(now)).collect();
+        servers.sort_unstable_by(|one, other| one.registration.id.cmp(&other.registration.id));
+        servers
+    }
+
+    /// Reserves a slot on each of the servers that it returns, the best first.
+    ///
+    /// # Errors
+    /// [`RegistryError::NoFreeSlots`] if no server of the group has room.
+    pub(super) fn reserve(
+        &mut self,
+        request: &SlotRequest,
+        now: UnixMillis,
+        chance: u64,
+    ) -> Result<Vec<ReservedServer>, RegistryError> {
+        let key = (request.protocol_id, request.group.clone());
+        let group = self.groups.get_mut(&key).ok_or(RegistryError::NoFreeSlots)?;
+        group.values_mut().for_each(|entry| entry.reservations.expire(now));
+        let candidates = group.values().map(|entry| RankedServer {
+            server: &entry.registration,
+            available: entry.available(now),
+            chance: mix(entry.chance ^ chance),
+        });
+        let chosen = choose(&candidates, request, request.server_count.max(1));
+        let reserved: Vec<_> = chosen.iter().map(|candidate| reserved(candidate.server)).collect();
+        if reserved.is_empty() {
+            return Err(RegistryError::NoFreeSlots);
+        }
+        let lifetime = u64::try_from(request.lifetime.as_millis()).unwrap_or(u64::MAX);
+        for server in &reserved {
+            if let Some(entry) = group.get_mut(&server.id) {
+                entry.reservations.add(request.client_id, now.0.saturating_add(lifetime));
+            }
+        }
+        Ok(reserved)
+    }
+}
+
+fn reserved(server: &Registration) -> ReservedServer {
+    ReservedServer { id: server.id.clone(), addresses: server.addresses.clone() }
+}
+
+/// Returns a number for this id that looks random.
+fn chance_of(id: &RegistryName) -> u64 {
+    id.as_str().bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+/// Mixes the bits of a number (the finalizer of SplitMix64).
+fn mix(number: u64) -> u64 {
+    let number = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let number = (number ^ number >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ number >> 31
+}
+
+#[cfg(test)]
+mod tests;

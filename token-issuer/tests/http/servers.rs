@@ -1,0 +1,184 @@
+//! Registered game servers, and tokens for groups of them.
+
+use std::io::{BufRead, BufReader, Write};
+
+use serde_json::{Value, json};
+use ureq::http::Request;
+
+use crate::common::{PROTOCOL_ID, Service, TestResponse, agent};
+
+/// Returns a heartbeat of a server with this number of free slots.
+fn heartbeat(slots: u32, free_slots: u32) -> Value {
+    json!({
+        "protocol_id": PROTOCOL_ID.to_string(), "addresses": ["192.0.2.1:40000"], "group": "ranked",
+        "slots": slots, "free_slots": free_slots,
+    })
+}
+
+impl Service {
+    /// Sends a request with the service's key.
+    pub(crate) fn send(&self, method: &str, path: &str, body: &str) -> TestResponse {
+        let request = Request::builder().method(method).uri(self.url(path)).header("Authorization", self.bearer());
+        let request = request.header("Content-Type", "application/json").body(body.to_owned()).unwrap();
+        TestResponse::from(agent().run(request).unwrap())
+    }
+
+    fn put(&self, id: &str, heartbeat: &Value) -> TestResponse {
+        self.send("PUT", &format!("/v1/servers/{id}"), &heartbeat.to_string())
+    }
+
+    fn get(&self, path: &str) -> TestResponse {
+        let request = agent().get(self.url(path)).header("Authorization", self.bearer());
+        TestResponse::from(request.call().unwrap())
+    }
+
+    fn token_for(&self, client_id: u64) -> TestResponse {
+        self.request_token(&format!(r#"{{"client_id": {client_id}, "group": "ranked"}}"#))
+    }
+}
+
+#[test]
+fn token_for_a_group_leads_to_a_server_with_a_free_slot() {
+    let service = Service::start();
+    let registered = service.put("a", &heartbeat(64, 2));
+    assert_eq!(registered.status, 200);
+    assert_eq!(registered.json, json!({"heartbeat_millis": 1000, "dead_after_millis": 3000}));
+    registered.assert_guarded();
+    for client in 1..=2 {
+        let response = service.token_for(client);
+        assert_eq!(response.json["server_ids"], json!(["a"]));
+        assert_eq!(response.json["server_addresses"], json!(["192.0.2.1:40000"]));
+        assert_eq!(response.redeemed().client_id.0, client);
+    }
+    let refused = service.token_for(3);
+    refused.assert_refused(503, "no_free_slots", None);
+    assert_eq!(refused.header("retry-after"), Some("1"));
+
+    // The first client got its slot, and another client left.
+    let mut later = heartbeat(64, 2);
+    later["admitted_client_ids"] = json!(["1"]);
+    assert_eq!(service.put("a", &later).status, 200);
+    assert_eq!(service.token_for(3).status, 201);
+    service.token_for(4).assert_refused(503, "no_free_slots", None);
+}
+
+#[test]
+fn refused_request_reserves_no_slot() {
+    let service = Service::start();
+    service.put("a", &heartbeat(64, 1));
+    let wrong = [
+        (r#"{"client_id": 1, "group": "ranked", "lifetime_seconds": 46}"#, "lifetime_seconds"),
+        (r#"{"client_id": 1, "group": "ranked", "timeout_seconds": 0}"#, "timeout_seconds"),
+    ];
+    for (body, field) in wrong {
+        service.request_token(body).assert_refused(400, "out_of_range", Some(field));
+    }
+    let long = format!(r#"{{"client_id": 1, "group": "ranked", "user_data": "{}"}}"#, "AAAA".repeat(86));
+    service.request_token(&long).assert_refused(400, "out_of_range", Some("user_data"));
+    assert_eq!(service.get("/v1/servers").json["servers"][0]["reserved_slots"], 0);
+    assert_eq!(service.token_for(1).status, 201);
+}
+
+#[test]
+fn draining_and_removed_servers_get_no_players() {
+    let service = Service::start();
+    service.put("a", &heartbeat(64, 64));
+    assert_eq!(service.token_for(1).status, 201);
+    let mut draining = heartbeat(64, 63);
+    draining["draining"] = json!(true);
+    service.put("a", &draining);
+    service.token_for(2).assert_refused(503, "no_free_slots", None);
+    assert_eq!(service.get("/v1/servers").json["servers"][0]["state"], "draining");
+    for is_registered in [true, false] {
+        let removed = service.send("DELETE", "/v1/servers/a", "");
+        assert_eq!((removed.status, &removed.json), (200, &json!({"removed": is_registered})));
+    }
+    assert_eq!(service.get("/v1/servers").json, json!({"servers": []}));
+}
+
+#[test]
+fn list_has_pages_and_one_group_on_demand() {
+    let service = Service::start();
+    for number in 0..300 {
+        let mut heartbeat = heartbeat(64, 64);
+        heartbeat["group"] = json!(if number % 2 == 0 { "even" } else { "odd" });
+        assert_eq!(service.put(&format!("s{number:03}"), &heartbeat).status, 200);
+    }
+    let first = service.get("/v1/servers");
+    first.assert_guarded();
+    assert_eq!(first.json["servers"].as_array().unwrap().len(), 256);
+    assert_eq!(first.json["next"], "s255");
+    let second = service.get("/v1/servers?after=s255").json;
+    assert_eq!(second["servers"].as_array().unwrap().len(), 44);
+    assert_eq!(second["next"], Value::Null);
+    let even = service.get("/v1/servers?group=even").json;
+    assert_eq!(even["servers"].as_array().unwrap().len(), 150);
+    assert_eq!(even["servers"][1]["id"], "s002");
+    for wrong in ["?after=a/b", "?x=1", "?after=a&after=b"] {
+        assert_eq!(service.get(&format!("/v1/servers{wrong}")).status, 400, "{wrong}");
+    }
+}
+
+#[test]
+fn server_needs_a_known_game_and_an_allowed_address() {
+    let service = Service::start();
+    let mut other_game = heartbeat(64, 64);
+    other_game["protocol_id"] = json!(7);
+    service.put("a", &other_game).assert_refused(400, "unknown_protocol_id", Some("protocol_id"));
+    let mut other_address = heartbeat(64, 64);
+    other_address["addresses"] = json!(["192.0.2.1:40001"]);
+    service.put("a", &other_address).assert_refused(400, "server_not_allowed", Some("addresses"));
+    service.put("a%20b", &heartbeat(1, 1)).assert_refused(400, "invalid_field", Some("id"));
+    service.put("%ff", &heartbeat(1, 1)).assert_refused(400, "invalid_field", Some("id"));
+    service.send("PUT", "/v1/servers/a", "{").assert_refused(400, "malformed_body", None);
+    assert_eq!(service.get("/v1/servers").json["servers"], json!([]));
+}
+
+#[test]
+fn changes_arrive_as_server_sent_events() {
+    let service = Service::start();
+    service.put("a", &heartbeat(64, 64));
+    let mut stream = service.connect();
+    let bearer = service.bearer();
+    write!(stream, "GET /v1/server-events HTTP/1.1\r\nHost: x\r\nAuthorization: {bearer}\r\n\r\n").unwrap();
+    let mut lines = BufReader::new(stream).lines().map(Result::unwrap);
+    let mut next = |event: &str| {
+        lines.by_ref().find(|line| line == &format!("event: {event}")).unwrap();
+        let data = lines.next().unwrap();
+        serde_json::from_str::<Value>(data.strip_prefix("data: ").unwrap()).unwrap()
+    };
+    let first = next("server");
+    assert_eq!((&first["id"], &first["state"], &first["reserved_slots"]), (&json!("a"), &json!("ready"), &json!(0)));
+    assert_eq!(service.token_for(1).status, 201);
+    assert_eq!(next("server")["reserved_slots"], 1);
+    let mut draining = heartbeat(64, 63);
+    draining["draining"] = json!(true);
+    service.put("a", &draining);
+    assert_eq!(next("server")["state"], "draining");
+    service.send("DELETE", "/v1/servers/a", "");
+    assert_eq!(next("removed"), json!({"id": "a"}));
+}
+
+#[test]
+fn number_of_event_streams_is_limited() {
+    let service = Service::start();
+    let open = || {
+        let mut stream = service.connect();
+        let bearer = service.bearer();
+        write!(stream, "GET /v1/server-events HTTP/1.1\r\nHost: x\r\nAuthorization: {bearer}\r\n\r\n").unwrap();
+        let mut reader = BufReader::new(stream);
+        let mut status = String::new();
+        reader.read_line(&mut status).unwrap();
+        (status, reader)
+    };
+    let streams: Vec<_> = (0..16).map(|_| open()).collect();
+    assert!(streams.iter().all(|(status, _)| status.starts_with("HTTP/1.1 200 ")));
+    service.get("/v1/server-events").assert_refused(429, "too_many_streams", None);
+    drop(streams);
+    // The places are free once the service has noticed.
+    let freed = (0..100).any(|_| {
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        open().0.starts_with("HTTP/1.1 200 ")
+    });
+    assert!(freed);
+}
