@@ -11,16 +11,26 @@
 //!
 //! Stores keep these rules; the HTTP service parses requests and mints.
 
+#[cfg(feature = "registry-file")]
+mod file;
 mod memory;
 mod name;
 mod placement;
+#[cfg(feature = "redis")]
+mod redis;
 mod status;
 mod store;
+#[cfg(any(feature = "redis", feature = "registry-file"))]
+mod stored;
 mod table;
 mod types;
 
+#[cfg(feature = "registry-file")]
+pub use self::file::{FileRegistry, FileRegistryError};
 pub use self::memory::MemoryRegistry;
 pub use self::name::{MAX_NAME_BYTES, NameError, RegistryName};
+#[cfg(feature = "redis")]
+pub use self::redis::{RedisRegistry, RegistryUrlError};
 pub use self::status::{RegistryState, ServerStatus};
 pub use self::store::{Registry, RegistryError, RegistryFuture};
 pub use self::types::{

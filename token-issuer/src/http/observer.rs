@@ -37,7 +37,7 @@ impl Observer {
         if log.has_line {
             let expires = minted.token.facts().expires.0;
             let client_id = minted.client_id;
-            tracing::info!(%client_id, expires, key, %request_id, "minted a connect token");
+            tracing::info!(%client_id, expires, %key, %request_id, "minted a connect token");
         }
     }
 
@@ -50,7 +50,8 @@ impl Observer {
             tracing::info!(requests, has_key = key.is_some(), "refused further requests within a second");
         }
         if log.has_line {
-            let (code, status, peer) = (code.name(), code.status(), peer.map(tracing::field::display));
+            let (code, status) = (code.name(), code.status());
+            let (key, peer) = (key.map(tracing::field::display), peer.map(tracing::field::display));
             tracing::info!(code, status, key, peer, %request_id, "refused a request");
         }
     }

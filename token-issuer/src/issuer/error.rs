@@ -76,7 +76,7 @@ impl fmt::Display for MintError {
             Self::NoServers => {
                 write!(
                     f,
-                    "server_addresses or group is required: the allow-list does not have 1 to {MAX_SERVERS_PER_TOKEN} addresses"
+                    "server_addresses or group is required: the allow-list has not 1 to {MAX_SERVERS_PER_TOKEN} addresses"
                 )
             }
             Self::ServerCount(count) => {

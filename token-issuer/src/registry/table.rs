@@ -43,10 +43,13 @@ struct Reservations {
     ends: BinaryHeap<Reverse<(u64, ClientId)>>,
 }
 
-struct Reservation {
-    ends: u64,
+/// A slot that is reserved for a client.
+#[derive(Clone, Copy)]
+pub(super) struct Reservation {
+    /// When it ends, in milliseconds since 1970.
+    pub(super) ends: u64,
     /// The number of tokens that have not admitted the client yet.
-    tokens: u32,
+    pub(super) tokens: u32,
 }
 
 impl Reservations {
@@ -96,12 +99,13 @@ impl RegisteredServer {
         }
     }
 
-    /// Returns the number of slots that a new token may use.
-    fn available(&self, now: UnixMillis) -> u32 {
+    /// Returns the number of slots that a new token of this client may use. Its tokens share a reservation.
+    fn available(&self, client_id: ClientId, now: UnixMillis) -> u32 {
         if self.registration.is_draining || age(self.last_heartbeat, now) >= DEAD_AFTER {
             return 0;
         }
-        self.registration.free_slots.saturating_sub(self.reservations.count())
+        let own = u32::from(self.reservations.by_client.contains_key(&client_id));
+        self.registration.free_slots.saturating_sub(self.reservations.count() - own)
     }
 }
 
@@ -126,7 +130,7 @@ impl RegistryTable {
             None => None,
         };
         self.group_of.insert(id.clone(), key.clone());
-        let chance = chance_of(&id);
+        let chance = hash(&id);
         let entry = self.groups.entry(key).or_default().entry(id).or_insert_with(|| RegisteredServer {
             registration: registration.clone(),
             last_heartbeat: now,
@@ -185,7 +189,7 @@ impl RegistryTable {
         group.values_mut().for_each(|entry| entry.reservations.expire(now));
         let candidates = group.values().map(|entry| RankedServer {
             server: &entry.registration,
-            available: entry.available(now),
+            available: entry.available(request.client_id, now),
             chance: mix(entry.chance ^ chance),
         });
         let chosen = choose(&candidates, request, request.server_count.max(1));
@@ -203,12 +207,35 @@ impl RegistryTable {
     }
 }
 
+#[cfg(feature = "registry-file")]
+impl RegistryTable {
+    /// Returns the reservation of a client on a server.
+    pub(super) fn reservation(&self, id: &RegistryName, client_id: ClientId) -> Option<Reservation> {
+        let group = self.groups.get(self.group_of.get(id)?)?;
+        group.get(id)?.reservations.by_client.get(&client_id).copied()
+    }
+
+    /// Adds a reservation of an earlier run, unless the server is not registered.
+    pub(super) fn restore(&mut self, id: &RegistryName, client_id: ClientId, reservation: Reservation) {
+        let group = self.group_of.get(id).and_then(|key| self.groups.get_mut(key));
+        let Some(server) = group.and_then(|group| group.get_mut(id)) else { return };
+        server.reservations.ends.push(Reverse((reservation.ends, client_id)));
+        server.reservations.by_client.insert(client_id, reservation);
+    }
+}
+
 fn reserved(server: &Registration) -> ReservedServer {
     ReservedServer { id: server.id.clone(), addresses: server.addresses.clone() }
 }
 
-/// Returns a number for this id that looks random.
-fn chance_of(id: &RegistryName) -> u64 {
+/// Returns a number for this id and this request that looks random.
+#[cfg(feature = "redis")]
+pub(super) fn chance_of(id: &RegistryName, request: u64) -> u64 {
+    mix(hash(id) ^ request)
+}
+
+/// Hashes an id (FNV-1a).
+fn hash(id: &RegistryName) -> u64 {
     id.as_str().bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 

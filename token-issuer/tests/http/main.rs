@@ -10,3 +10,5 @@ mod hostile;
 mod replace;
 mod servers;
 mod specs;
+#[cfg(all(unix, feature = "redis", feature = "registry-file"))]
+mod stores;

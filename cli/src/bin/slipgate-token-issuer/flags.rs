@@ -10,6 +10,8 @@ use slipgate_cli::core_dumps::CoreDumps;
 use slipgate_cli::log::{LogFormat, LogLevel};
 use slipgate_cli::values::ProtocolId;
 
+use crate::values::{AllowedServer, RegistrySetting};
+
 const AFTER_HELP: &str = "\
 Precedence: flag, environment variable, configuration file, default.
 
@@ -51,7 +53,8 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "ID", env = "SLIPGATE_PROTOCOL_ID", hide_env_values = true)]
     pub(crate) protocol_id: Option<ProtocolId>,
 
-    /// Server that tokens may list; may be repeated (in the environment: separated by commas)
+    /// Server that tokens may list, or a network with ports as 10.0.0.0/8:40000-40999; may be repeated (in the
+    /// environment: separated by commas)
     #[arg(
         long = "server",
         value_name = "IP:PORT",
@@ -59,7 +62,29 @@ pub(crate) struct Flags {
         env = "SLIPGATE_ISSUER_SERVERS",
         hide_env_values = true
     )]
-    pub(crate) servers: Vec<SocketAddr>,
+    pub(crate) servers: Vec<AllowedServer>,
+
+    /// Where registered game servers are kept: `memory`, a file, or redis://HOST:PORT/DATABASE [default: memory]
+    #[arg(long, value_name = "STORE", env = "SLIPGATE_ISSUER_REGISTRY", hide_env_values = true)]
+    pub(crate) registry: Option<RegistrySetting>,
+
+    /// Name of the registry in Redis; issuers with the same name share it [default: default]
+    #[arg(long, value_name = "NAME", env = "SLIPGATE_ISSUER_REGISTRY_NAME", hide_env_values = true)]
+    pub(crate) registry_name: Option<String>,
+
+    /// File with the password of Redis, mode 0600
+    #[arg(long, value_name = "FILE", env = "SLIPGATE_ISSUER_REGISTRY_PASSWORD_FILE", hide_env_values = true)]
+    pub(crate) registry_password_file: Option<PathBuf>,
+
+    /// Name in the Host header of requests; may be repeated, other names get status 421 [default: any name]
+    #[arg(
+        long = "host",
+        value_name = "NAME",
+        value_delimiter = ',',
+        env = "SLIPGATE_ISSUER_HOSTS",
+        hide_env_values = true
+    )]
+    pub(crate) hosts: Vec<String>,
 
     /// File with the private keys: 64 hexadecimal digits per line, newest first, mode 0600
     #[arg(long, value_name = "FILE", env = "SLIPGATE_KEY_FILE", hide_env_values = true)]

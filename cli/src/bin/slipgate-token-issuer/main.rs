@@ -9,11 +9,14 @@
 //!
 //! An error is one sentence on stderr: exit status 2 for a wrong configuration, 1 if the system refuses something.
 
+mod api_keys;
 mod config_file;
 mod flags;
+mod registry;
 mod run;
 mod settings;
 mod signals;
+mod values;
 
 use std::process::ExitCode;
 

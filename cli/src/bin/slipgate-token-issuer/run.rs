@@ -5,11 +5,12 @@ use std::net::SocketAddr;
 
 use slipgate_cli::{Failure, descriptors};
 use slipgate_os::listen::ListenError;
-use slipgate_token_issuer::http::{self, TokenService};
+use slipgate_token_issuer::http::{self, Games, TokenService};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::Builder;
 use tracing::{info, warn};
 
+use crate::registry;
 use crate::settings::{RestartSettings, Settings, Sources};
 use crate::signals::{AsyncSignals, Signal};
 
@@ -59,21 +60,16 @@ async fn serve(settings: Settings, sources: &Sources, connections: usize) -> Res
     // Must precede the first log line: a supervisor that sees the line may send a signal at once.
     let mut signals = AsyncSignals::listen()
         .map_err(|error| Failure::run_time(format!("cannot register signal handlers: {error}")))?;
+    let registry = registry::open(&settings.fixed)?;
+    let servers = settings.server_count();
     let fixed = settings.fixed;
     let refused = |error| Failure::run_time(ListenError::new(fixed.bind, error).to_string());
     let listener = listen(fixed.bind).map_err(refused)?;
     let address = listener.local_addr().map_err(refused)?;
-    let (issuer, limits) = (&settings.issuer, settings.issuer.limits());
-    info!(
-        %address,
-        protocol_id = format_args!("{:#x}", issuer.protocol_id()),
-        servers = issuer.server_count(),
-        max_lifetime_seconds = limits.lifetime_seconds().end(),
-        max_timeout_seconds = limits.timeout_seconds().end(),
-        "listening"
-    );
+    log_start(address, &settings.games, servers);
     let limits = http::HttpLimits { connections, ..fixed.http };
-    let service = TokenService::new(settings.issuer, settings.api_keys).with_limits(limits);
+    let service = TokenService::new(settings.games, settings.api_keys).with_limits(limits).with_registry(registry);
+    let service = if fixed.hosts.is_empty() { service } else { service.with_hosts(fixed.hosts.clone()) };
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     // A task, so that it runs on the thread of the connections' tasks.
     let mut serving = tokio::spawn(http::serve(listener, service.clone(), async {
@@ -98,6 +94,20 @@ async fn serve(settings: Settings, sources: &Sources, connections: usize) -> Res
     Ok(())
 }
 
+fn log_start(address: SocketAddr, games: &Games, servers: usize) {
+    let Some(first) = games.iter().next() else { return };
+    let (games, limits) = (games.iter().count(), first.limits());
+    info!(
+        %address,
+        protocol_id = format_args!("{:#x}", first.protocol_id()),
+        games,
+        servers,
+        max_lifetime_seconds = limits.lifetime_seconds().end(),
+        max_timeout_seconds = limits.timeout_seconds().end(),
+        "listening"
+    );
+}
+
 fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
     // On Windows the option would let another program take the address.
@@ -116,15 +126,16 @@ fn reload(service: &TokenService, sources: &Sources, running: &RestartSettings) 
             return;
         }
     };
-    let (keys, api_keys, servers) = (settings.private_keys, settings.digests, settings.issuer.server_count());
-    service.replace(settings.issuer, settings.api_keys);
+    let (keys, api_keys, servers) = (settings.private_keys, settings.api_keys.count(), settings.server_count());
+    service.replace(settings.games, settings.api_keys);
     match settings.keys.file() {
         Some(path) => info!(path = %path.display(), keys, api_keys, servers, "SIGHUP: the keys were read again"),
         None => info!(api_keys, servers, "SIGHUP: the API keys were read again; private keys of the environment stay"),
     }
     if settings.fixed != *running {
         warn!(
-            "SIGHUP: listening address, connection limits, tokens per minute and log format change at a restart only"
+            "SIGHUP: listening address, registry, host names, connection limits, tokens per minute and log format \
+             change at a restart only"
         );
     }
 }

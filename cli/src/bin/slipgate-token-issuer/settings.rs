@@ -1,17 +1,22 @@
 //! The merged and checked settings: flag, else environment variable, else configuration file, else default.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use clap::ArgMatches;
 use slipgate_cli::keys::KeySource;
 use slipgate_cli::log::LogSettings;
+use slipgate_cli::values::ProtocolId;
 use slipgate_cli::{Failure, first_non_empty};
 use slipgate_token_issuer::callers::ApiKeys;
-use slipgate_token_issuer::http::HttpLimits;
-use slipgate_token_issuer::{Issuer, Limits};
+use slipgate_token_issuer::http::{Games, HttpLimits};
+use slipgate_token_issuer::registry::RegistryName;
+use slipgate_token_issuer::{Issuer, KeyRing, Limits};
 
+use crate::api_keys;
 use crate::config_file::ConfigFile;
 use crate::flags::Flags;
+use crate::values::{AllowedServer, RegistrySetting};
 
 /// Loopback: other machines connect through a proxy that terminates TLS.
 const DEFAULT_BIND: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8080);
@@ -19,21 +24,23 @@ const DEFAULT_BIND: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::
 /// The complete settings of the program.
 pub(crate) struct Settings {
     pub(crate) fixed: RestartSettings,
-    pub(crate) issuer: Issuer,
+    pub(crate) games: Games,
     pub(crate) api_keys: ApiKeys,
     pub(crate) keys: KeySource,
-    /// The number of private keys.
+    /// The number of private keys of the first game.
     pub(crate) private_keys: usize,
-    /// The number of API key digests.
-    pub(crate) digests: usize,
 }
 
 /// The settings that only a restart changes.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct RestartSettings {
     pub(crate) bind: SocketAddr,
     pub(crate) http: HttpLimits,
     pub(crate) log: LogSettings,
+    pub(crate) registry: RegistrySetting,
+    pub(crate) registry_name: RegistryName,
+    pub(crate) registry_password_file: Option<PathBuf>,
+    pub(crate) hosts: Vec<String>,
 }
 
 /// The command line and the environment, from which settings can be gathered again.
@@ -60,20 +67,66 @@ impl Settings {
         let limits = limits(&flags, &file)?;
         let http = http_limits(&flags, &file)?;
         let digests = first_non_empty(flags.api_key_digests, file.api_key_digests.into());
-        let api_keys = api_keys(&digests)?;
+        let api_keys = api_keys::read(&digests, file.api_keys)?;
         let keys = KeySource::choose(matches, flags.key_file, file.key_file)?;
         let ring = keys.read()?;
         let private_keys = ring.len();
-        let issuer = Issuer::new(protocol_id.0, ring, &first_non_empty(flags.servers, file.servers), limits).map_err(
-            |error| Failure::usage(format!("{error} (flag --server, or `servers` in the configuration file)")),
-        )?;
         let log = LogSettings {
             format: flags.log.or(file.log).unwrap_or_default(),
             level: flags.log_level.or(file.log_level),
         };
-        let fixed = RestartSettings { bind, http, log };
-        Ok(Self { fixed, issuer, api_keys, keys, private_keys, digests: digests.len() })
+        let registry = flags.registry.or(file.registry);
+        let (servers, has_registry) = (first_non_empty(flags.servers, file.servers), registry.is_some());
+        let mut issuers = vec![issuer(protocol_id, ring, servers, &limits, has_registry)?];
+        for game in file.games {
+            let ring = KeySource::File(game.key_file).read()?;
+            issuers.push(issuer(game.protocol_id, ring, game.servers, &limits, has_registry)?);
+        }
+        let games = Games::new(issuers).map_err(|error| Failure::usage(error.to_string()))?;
+        let name = flags.registry_name.or(file.registry_name).unwrap_or_else(|| "default".to_owned());
+        let fixed = RestartSettings {
+            bind,
+            http,
+            log,
+            registry: registry.unwrap_or(RegistrySetting::Memory),
+            registry_name: name.parse().map_err(|error| Failure::usage(format!("--registry-name: {error}")))?,
+            registry_password_file: flags.registry_password_file.or(file.registry_password_file),
+            hosts: first_non_empty(flags.hosts, file.hosts),
+        };
+        Ok(Self { fixed, games, api_keys, keys, private_keys })
     }
+
+    /// Returns the number of addresses and networks in the allow-lists of all games.
+    pub(crate) fn server_count(&self) -> usize {
+        self.games.iter().map(Issuer::server_count).sum()
+    }
+}
+
+/// Creates the issuer of one game. Without servers its tokens lead to registered ones only.
+fn issuer(
+    protocol_id: ProtocolId,
+    ring: KeyRing,
+    servers: Vec<AllowedServer>,
+    limits: &Limits,
+    has_registry: bool,
+) -> Result<Issuer, Failure> {
+    let (mut addresses, mut networks) = (Vec::new(), Vec::new());
+    for server in servers {
+        match server {
+            AllowedServer::Address(address) => addresses.push(address),
+            AllowedServer::Network(network) => networks.push(network),
+        }
+    }
+    let wrong = |error| Failure::usage(format!("{error} (flag --server, or `servers` in the configuration file)"));
+    if addresses.is_empty() {
+        if networks.is_empty() && !has_registry {
+            let message = "no server is configured: give --server, or --registry if game servers register";
+            return Err(Failure::usage(message));
+        }
+        return Ok(Issuer::without_servers(protocol_id.0, ring, limits.clone()).with_networks(networks));
+    }
+    let issuer = Issuer::new(protocol_id.0, ring, &addresses, limits.clone()).map_err(wrong)?;
+    Ok(issuer.with_networks(networks))
 }
 
 fn refuse_open_http(bind: SocketAddr, insecure_http: bool) -> Result<(), Failure> {
@@ -120,16 +173,4 @@ fn http_limits(flags: &Flags, file: &ConfigFile) -> Result<HttpLimits, Failure> 
         (_, 0) => Err(at_least_1("--max-connections-per-address")),
         _ => Ok(limits),
     }
-}
-
-/// Parses the digests. An error names the position of the wrong entry and never quotes it: it may be the key itself.
-fn api_keys(digests: &[String]) -> Result<ApiKeys, Failure> {
-    let mut parsed = Vec::with_capacity(digests.len());
-    for (index, digest) in digests.iter().enumerate() {
-        let digest = digest.trim().parse();
-        parsed.push(digest.map_err(|error| Failure::usage(format!("--api-key-digest, entry {}: {error}", index + 1)))?);
-    }
-    ApiKeys::new(parsed).map_err(|error| {
-        Failure::usage(format!("{error}: `slipgate keygen --bearer` creates a key and its --api-key-digest"))
-    })
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test panics")]
 #![cfg(unix)]
 
+mod fleet;
 pub(crate) mod program;
 mod refusals;
 mod reload;

@@ -9,7 +9,8 @@ use super::program::{Program, TestFolder, agent, request, request_token};
 fn send_wrong_key(program: &Program, request_id: &str) {
     let request = agent().post(program.url("/v1/tokens")).header("Authorization", "Bearer sgk_wrong");
     let response = request.header("X-Request-Id", request_id).send("{}").unwrap();
-    assert_eq!(response.status().as_u16(), 401);
+    // Repeated ones get status 429.
+    assert!(matches!(response.status().as_u16(), 401 | 429));
 }
 
 #[test]

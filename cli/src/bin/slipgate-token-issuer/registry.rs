@@ -1,0 +1,30 @@
+//! Opens the registry of game servers.
+
+use std::sync::Arc;
+
+use slipgate_cli::Failure;
+use slipgate_os::key_file::read_secret_file;
+use slipgate_token_issuer::registry::{FileRegistry, MemoryRegistry, RedisRegistry, Registry};
+
+use crate::settings::RestartSettings;
+use crate::values::RegistrySetting;
+
+/// Opens the configured registry. That in Redis connects in the background, and again whenever the connection is lost.
+pub(crate) fn open(settings: &RestartSettings) -> Result<Arc<dyn Registry>, Failure> {
+    let url = match &settings.registry {
+        RegistrySetting::Memory => return Ok(Arc::new(MemoryRegistry::default())),
+        RegistrySetting::File(path) => {
+            let registry = FileRegistry::open(path);
+            let registry = registry.map_err(|error| Failure::run_time(format!("{}: {error}", path.display())))?;
+            return Ok(Arc::new(registry));
+        }
+        RegistrySetting::Redis(url) => url,
+    };
+    let password = settings.registry_password_file.as_deref().map(read_secret_file).transpose();
+    let password = password.map_err(|error| Failure::usage(error.to_string()))?;
+    let password = password.as_deref().map(|text| text.trim());
+    let registry = RedisRegistry::new(url, password, &settings.registry_name);
+    let registry = registry.map_err(|error| Failure::usage(error.to_string()))?;
+    tokio::spawn(Arc::clone(&registry).keep_checking());
+    Ok(registry)
+}

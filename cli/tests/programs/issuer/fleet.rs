@@ -1,0 +1,134 @@
+//! Named keys, several games and a registry, as an operator configures them.
+
+use serde_json::{Value, json};
+use slipgate_token_issuer::api_key::ApiKey;
+use ureq::http::Request;
+
+use super::program::{Program, TestFolder, agent};
+
+/// Sends a request with this key. Returns the status and the body.
+fn send(program: &Program, key: &str, method: &str, path: &str, body: &Value) -> (u16, Value) {
+    let request =
+        Request::builder().method(method).uri(program.url(path)).header("Authorization", format!("Bearer {key}"));
+    let request = request.header("Content-Type", "application/json").body(body.to_string()).unwrap();
+    let mut response = agent().run(request).unwrap();
+    let body = response.body_mut().read_to_string().unwrap();
+    (response.status().as_u16(), serde_json::from_str(&body).unwrap_or_default())
+}
+
+/// Writes a configuration with a registry, two games and three named keys. Returns the keys' texts.
+fn configure(folder: &TestFolder, registry: &str) -> [String; 3] {
+    let keys = [(); 3].map(|()| ApiKey::random(&mut slipgate_token_issuer::system_entropy().unwrap()));
+    let digest = |index: usize| keys[index].digest(&mut slipgate_token_issuer::system_entropy().unwrap());
+    let text = format!(
+        "bind = \"127.0.0.1:0\"\nprotocol_id = 1\nkey_file = \"keys\"\nregistry = \"{registry}\"\n\
+         hosts = [\"127.0.0.1\"]\n\
+         [[games]]\nprotocol_id = 2\nkey_file = \"keys\"\nservers = [\"10.0.0.0/8:40000-40999\"]\n\
+         [[api_keys]]\nid = \"lobby\"\ndigests = [\"{}\"]\ngroups = [\"ranked\"]\nrequests_per_minute = 20\n\
+         [[api_keys]]\nid = \"server\"\ndigests = [\"{}\"]\npermissions = [\"register\"]\nprotocol_ids = [1]\n\
+         [[api_keys]]\nid = \"monitor\"\ndigests = \"{}\"\npermissions = [\"observe\"]\n",
+        digest(0),
+        digest(1),
+        digest(2),
+    );
+    folder.write("issuer.toml", &text, 0o600);
+    let mut names = ["lobby", "server", "monitor"].into_iter();
+    keys.map(|key| format!("{}.{}", names.next().unwrap(), key.expose()))
+}
+
+fn start(folder: &TestFolder) -> Program {
+    Program::start(folder.bare(&["--config", folder.path.join("issuer.toml").to_str().unwrap()]))
+}
+
+fn heartbeat() -> Value {
+    json!({"protocol_id": 1, "addresses": ["192.0.2.1:1"], "group": "ranked", "slots": 4, "free_slots": 1})
+}
+
+#[test]
+fn named_keys_do_what_their_scopes_allow() {
+    let folder = TestFolder::new();
+    let [lobby, server, monitor] = configure(&folder, "memory");
+    let program = start(&folder);
+    let token = json!({"client_id": 7, "protocol_id": 1, "group": "ranked"});
+    assert_eq!(send(&program, &server, "PUT", "/v1/servers/a", &heartbeat()).0, 200);
+    let mut other_game = heartbeat();
+    other_game["protocol_id"] = json!(2);
+    for (key, method, path, body) in [
+        (&server, "PUT", "/v1/servers/a", &other_game),
+        (&lobby, "PUT", "/v1/servers/a", &heartbeat()),
+        (&lobby, "GET", "/v1/servers", &Value::Null),
+        (&lobby, "DELETE", "/v1/servers/a", &Value::Null),
+        (&server, "POST", "/v1/tokens", &token),
+        (&monitor, "POST", "/v1/tokens", &token),
+        (&lobby, "POST", "/v1/tokens", &json!({"client_id": 7, "protocol_id": 1, "group": "casual"})),
+        (
+            &lobby,
+            "POST",
+            "/v1/tokens",
+            &json!({"client_id": 7, "protocol_id": 2, "server_addresses": ["10.0.0.1:40000"]}),
+        ),
+    ] {
+        let (status, answer) = send(&program, key, method, path, body);
+        assert_eq!((status, &answer["error"]["code"]), (403, &json!("forbidden")), "{method} {path} {body}");
+    }
+    assert_eq!(send(&program, &lobby, "POST", "/v1/tokens", &token).1["server_ids"], json!(["a"]));
+    let (_, list) = send(&program, &monitor, "GET", "/v1/servers", &Value::Null);
+    assert_eq!(list["servers"][0]["reserved_slots"], 1);
+    let wrong = send(&program, &lobby, "POST", "/v1/tokens", &json!({"client_id": 7, "group": "ranked"}));
+    assert_eq!(wrong.1["error"]["code"], "unknown_protocol_id", "two games");
+    assert_eq!(send(&program, "lobby.sgk_0", "POST", "/v1/tokens", &token).0, 401);
+}
+
+#[test]
+fn key_above_its_limit_gets_status_429() {
+    let folder = TestFolder::new();
+    let [lobby, _, monitor] = configure(&folder, "memory");
+    let program = start(&folder);
+    let statuses = (0..21).map(|_| send(&program, &lobby, "POST", "/v1/tokens", &Value::Null).0);
+    let statuses: Vec<_> = statuses.collect();
+    assert_eq!(statuses.iter().filter(|status| **status == 429).count(), 1, "{statuses:?}");
+    assert_eq!(send(&program, &monitor, "GET", "/v1/servers", &Value::Null).0, 200, "another key");
+}
+
+#[test]
+fn repeated_wrong_keys_get_status_429_and_valid_ones_pass() {
+    let folder = TestFolder::new();
+    let [_, _, monitor] = configure(&folder, "memory");
+    let program = start(&folder);
+    let statuses: Vec<_> = (0..33).map(|_| send(&program, "sgk_0", "GET", "/v1/servers", &Value::Null).0).collect();
+    assert!(statuses[..30].iter().all(|status| *status == 401), "{statuses:?}");
+    assert!(statuses[31..].contains(&429), "{statuses:?}");
+    assert_eq!(send(&program, &monitor, "GET", "/v1/servers", &Value::Null).0, 200);
+}
+
+#[test]
+fn registry_in_a_file_survives_a_restart_of_the_program() {
+    let folder = TestFolder::new();
+    let [lobby, server, monitor] = configure(&folder, "registry");
+    let token = json!({"client_id": 7, "protocol_id": 1, "group": "ranked"});
+    let mut program = start(&folder);
+    assert_eq!(send(&program, &server, "PUT", "/v1/servers/a", &heartbeat()).0, 200);
+    assert_eq!(send(&program, &lobby, "POST", "/v1/tokens", &token).0, 201);
+    program.signal("-KILL");
+    program.end();
+    let program = start(&folder);
+    let (_, list) = send(&program, &monitor, "GET", "/v1/servers", &Value::Null);
+    assert_eq!(list["servers"][0]["reserved_slots"], 1, "{list}");
+    assert_eq!(send(&program, &server, "PUT", "/v1/servers/a", &heartbeat()).0, 200);
+    let other = json!({"client_id": 8, "protocol_id": 1, "group": "ranked"});
+    assert_eq!(send(&program, &lobby, "POST", "/v1/tokens", &other).0, 503, "its only free slot is reserved");
+}
+
+#[test]
+fn tokens_for_addresses_pass_while_the_store_is_lost() {
+    let folder = TestFolder::new();
+    // Nothing listens on this port.
+    let mut program = Program::start(folder.complete(&["--registry", "redis://127.0.0.1:1/0"]));
+    let key = folder.api_key.expose();
+    let group = json!({"client_id": 7, "group": "ranked"});
+    let (status, answer) = send(&program, key, "POST", "/v1/tokens", &group);
+    assert_eq!((status, &answer["error"]["code"]), (503, &json!("store_unavailable")));
+    assert_eq!(send(&program, key, "POST", "/v1/tokens", &json!({"client_id": 7})).0, 201);
+    program.signal("-TERM");
+    assert_eq!(program.end().0, Some(0));
+}

@@ -1,0 +1,52 @@
+//! The reservations that this issuer made, which it writes again if the store has lost them.
+
+use std::collections::HashMap;
+
+use slipgate_netcode::ids::ClientId;
+use tokio::time::Instant;
+
+use crate::registry::name::RegistryName;
+
+/// The maximum number of remembered reservations, about 10 MiB. Further ones are lost with the store.
+const MAX_HELD: usize = 100_000;
+
+/// A reservation in the store.
+#[derive(Clone)]
+pub(super) struct HeldReservation {
+    pub(super) server: RegistryName,
+    pub(super) client_id: ClientId,
+    pub(super) ends: Instant,
+}
+
+/// The live reservations of this issuer.
+#[derive(Default)]
+pub(super) struct HeldReservations {
+    by_client: HashMap<(RegistryName, ClientId), Instant>,
+}
+
+impl HeldReservations {
+    pub(super) fn add(&mut self, server: RegistryName, client_id: ClientId, ends: Instant) {
+        if self.by_client.len() >= MAX_HELD {
+            let now = Instant::now();
+            self.by_client.retain(|_, ends| *ends > now);
+        }
+        if self.by_client.len() < MAX_HELD {
+            self.by_client.insert((server, client_id), ends);
+        }
+    }
+
+    pub(super) fn remove(&mut self, server: &RegistryName, client_id: ClientId) {
+        self.by_client.remove(&(server.clone(), client_id));
+    }
+
+    /// Returns the reservations that have not ended, and forgets the others.
+    pub(super) fn live(&mut self, now: Instant) -> Vec<HeldReservation> {
+        self.by_client.retain(|_, ends| *ends > now);
+        let held = |((server, client_id), ends): (&(RegistryName, ClientId), &Instant)| HeldReservation {
+            server: server.clone(),
+            client_id: *client_id,
+            ends: *ends,
+        };
+        self.by_client.iter().map(held).collect()
+    }
+}

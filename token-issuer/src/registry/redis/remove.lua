@@ -1,0 +1,2 @@
+-- ARGV: id.
+return remove(ARGV[3])

@@ -1,0 +1,87 @@
+//! The list of servers from which candidates are taken. Scripts check them, so it may be some milliseconds old.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::registry::name::RegistryName;
+use crate::registry::placement::{RankedServer, choose};
+use crate::registry::status::{RegistryState, ServerStatus};
+use crate::registry::table::chance_of;
+use crate::registry::types::{Registration, ReservedServer, SlotRequest};
+
+/// The servers with room by game and group.
+#[derive(Default)]
+pub(super) struct RegistryView {
+    groups: HashMap<(u64, RegistryName), Vec<ServerWithRoom>>,
+    /// When the request for the list was sent.
+    read: Option<Instant>,
+}
+
+struct ServerWithRoom {
+    registration: Registration,
+    available: u32,
+}
+
+/// A candidate.
+pub(super) struct ListedServer {
+    pub(super) id: RegistryName,
+    addresses: Vec<core::net::SocketAddr>,
+}
+
+impl ListedServer {
+    pub(super) fn to_reserved(&self) -> ReservedServer {
+        ReservedServer { id: self.id.clone(), addresses: self.addresses.clone() }
+    }
+}
+
+impl RegistryView {
+    pub(super) fn replace(&mut self, servers: &[ServerStatus], read: Instant) {
+        self.groups.clear();
+        for server in servers.iter().filter(|server| matches!(server.state(), RegistryState::Ready)) {
+            let key = (server.registration.protocol_id, server.registration.group.clone());
+            let entry =
+                ServerWithRoom { registration: server.registration.clone(), available: server.available_slots() };
+            self.groups.entry(key).or_default().push(entry);
+        }
+        self.read = Some(read);
+    }
+
+    /// Returns the age of the list, or `None` if there is none.
+    pub(super) fn age(&self, now: Instant) -> Option<Duration> {
+        self.read.map(|read| now.saturating_duration_since(read))
+    }
+
+    pub(super) fn was_read_since(&self, begin: Instant) -> bool {
+        self.read.is_some_and(|read| read >= begin)
+    }
+
+    /// Returns the best servers for a request, the best first.
+    pub(super) fn candidates(&self, request: &SlotRequest, chance: u64, count: usize) -> Vec<ListedServer> {
+        let Some(group) = self.groups.get(&(request.protocol_id, request.group.clone())) else { return Vec::new() };
+        let candidates = group.iter().map(|server| RankedServer {
+            server: &server.registration,
+            available: server.available,
+            chance: chance_of(&server.registration.id, chance),
+        });
+        let listed = |chosen: RankedServer<'_>| ListedServer {
+            id: chosen.server.id.clone(),
+            addresses: chosen.server.addresses.clone(),
+        };
+        choose(&candidates, request, count).into_iter().map(listed).collect()
+    }
+
+    /// Records what a script has reserved, and which candidates have no room.
+    pub(super) fn record(&mut self, request: &SlotRequest, reserved: &[&ListedServer], full: &[&ListedServer]) {
+        let Some(group) = self.groups.get_mut(&(request.protocol_id, request.group.clone())) else { return };
+        for server in group {
+            let is_in = |list: &[&ListedServer]| list.iter().any(|one| one.id == server.registration.id);
+            if is_in(full) {
+                server.available = 0;
+            } else if is_in(reserved) {
+                server.available = server.available.saturating_sub(1);
+            }
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! What each store must do, whatever keeps its data.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use slipgate_token_issuer::registry::{
+    Heartbeat, MemoryRegistry, Registration, Registry, RegistryError, RegistryState, SlotRequest,
+};
+
+/// Returns a server of the group `g` with free slots only.
+pub(crate) fn server(id: &str, slots: u32) -> Registration {
+    Registration {
+        id: id.parse().unwrap(),
+        protocol_id: u64::MAX,
+        addresses: vec!["192.0.2.1:40000".parse().unwrap(), "[2001:db8::1]:40000".parse().unwrap()],
+        group: "g".parse().unwrap(),
+        region: Some("eu".parse().unwrap()),
+        slots,
+        free_slots: slots,
+        is_draining: false,
+        build: Some("1.0".to_owned()),
+    }
+}
+
+pub(crate) fn heartbeat(registration: &Registration) -> Heartbeat {
+    Heartbeat { registration: registration.clone(), admitted: Vec::new() }
+}
+
+pub(crate) fn request(client_id: u64) -> SlotRequest {
+    SlotRequest {
+        protocol_id: u64::MAX,
+        group: "g".parse().unwrap(),
+        regions: Vec::new(),
+        server_count: 1,
+        client_id: client_id.into(),
+        lifetime: Duration::from_secs(38),
+    }
+}
+
+/// Checks the rules on an empty store.
+pub(crate) async fn check_rules(registry: &dyn Registry) {
+    assert_eq!(registry.reserve(request(1)).await, Err(RegistryError::NoFreeSlots));
+    let mut one = server("one", 3);
+    registry.register(heartbeat(&one)).await.unwrap();
+    let reserved = registry.reserve(request(1)).await.unwrap();
+    assert_eq!((reserved.len(), reserved[0].id.as_str()), (1, "one"));
+    assert_eq!(reserved[0].addresses, one.addresses);
+    for client in [1, 3, 3, 2] {
+        registry.reserve(request(client)).await.unwrap();
+    }
+    assert_eq!(registry.reserve(request(4)).await, Err(RegistryError::NoFreeSlots), "three clients, three slots");
+    let listed = registry.servers().await.unwrap();
+    assert_eq!((listed.len(), &listed[0].registration, listed[0].reserved_slots), (1, &one, 3));
+    assert_eq!(listed[0].state(), RegistryState::Full);
+
+    // Client 3 has two tokens: the first admission leaves its reservation, the second ends it.
+    one.free_slots = 2;
+    let admitted = |count: usize| Heartbeat { registration: one.clone(), admitted: vec![3_u64.into(); count] };
+    registry.register(admitted(1)).await.unwrap();
+    assert_eq!(registry.servers().await.unwrap()[0].reserved_slots, 3);
+    registry.register(admitted(1)).await.unwrap();
+    assert_eq!(registry.servers().await.unwrap()[0].reserved_slots, 2);
+    assert_eq!(registry.reserve(request(4)).await, Err(RegistryError::NoFreeSlots));
+
+    let mut two = server("two", 10);
+    two.addresses = vec!["192.0.2.2:40000".parse().unwrap()];
+    registry.register(heartbeat(&two)).await.unwrap();
+    // A list of servers may be 0.25 s old.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(registry.reserve(request(5)).await.unwrap()[0].id.as_str(), "two");
+    two.is_draining = true;
+    registry.register(heartbeat(&two)).await.unwrap();
+    assert_eq!(registry.reserve(request(6)).await, Err(RegistryError::NoFreeSlots), "it drains");
+    two.is_draining = false;
+    registry.register(heartbeat(&two)).await.unwrap();
+    let short = SlotRequest { lifetime: Duration::from_millis(200), server_count: 2, ..request(6) };
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(registry.reserve(short).await.unwrap().len(), 1, "the other one is full");
+    assert_eq!(registry.servers().await.unwrap()[1].reserved_slots, 2);
+    tokio::time::sleep(Duration::from_millis(250)).await;
+    assert_eq!(registry.servers().await.unwrap()[1].reserved_slots, 1, "the short reservation has ended");
+
+    assert_eq!(registry.remove("two".parse().unwrap()).await, Ok(true));
+    assert_eq!(registry.remove("two".parse().unwrap()).await, Ok(false));
+    assert_eq!(registry.servers().await.unwrap().len(), 1);
+    assert!(registry.is_available());
+}
+
+/// Waits until both servers are dead, and checks that no token leads to them.
+pub(crate) async fn check_dead_servers(registry: &dyn Registry) {
+    registry.register(heartbeat(&server("dead", 10))).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(3_300)).await;
+    let listed = registry.servers().await.unwrap();
+    assert!(listed.iter().all(|server| server.state() == RegistryState::Dead), "{listed:?}");
+    assert_eq!(registry.reserve(request(9)).await, Err(RegistryError::NoFreeSlots));
+}
+
+/// Reserves with many tasks on each of these stores at once until nothing is free. Returns the number of reservations.
+pub(crate) async fn reserve_all(registries: Vec<Arc<dyn Registry>>, tasks: u64) -> u64 {
+    let mut workers = tokio::task::JoinSet::new();
+    for (registry, number) in registries.into_iter().zip(0_u64..) {
+        for task in 0..tasks {
+            let registry = Arc::clone(&registry);
+            workers.spawn(async move {
+                let mut reserved = 0_u64;
+                let first = (number * tasks + task) << 32;
+                while reserved < 1 << 32 {
+                    match registry.reserve(request(first + reserved)).await {
+                        Ok(servers) => reserved += servers.len() as u64,
+                        Err(RegistryError::NoFreeSlots) => break,
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+                reserved
+            });
+        }
+    }
+    workers.join_all().await.into_iter().sum()
+}
+
+#[tokio::test]
+async fn memory_follows_the_rules() {
+    let registry = MemoryRegistry::default();
+    check_rules(&registry).await;
+    check_dead_servers(&registry).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn memory_gives_out_each_slot_once() {
+    let registry = Arc::new(MemoryRegistry::default());
+    for number in 0..10 {
+        registry.register(heartbeat(&server(&format!("s{number}"), 1_000))).await.unwrap();
+    }
+    assert_eq!(reserve_all(vec![registry], 8).await, 10_000);
+}
