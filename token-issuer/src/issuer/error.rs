@@ -76,7 +76,7 @@ impl fmt::Display for MintError {
             Self::NoServers => {
                 write!(
                     f,
-                    "server_addresses or group is required: the allow-list has not 1 to {MAX_SERVERS_PER_TOKEN} addresses"
+                    "server_addresses or group is required without a list of 1 to {MAX_SERVERS_PER_TOKEN} allowed addresses"
                 )
             }
             Self::ServerCount(count) => {
