@@ -76,7 +76,7 @@ impl fmt::Display for MintError {
             Self::NoServers => {
                 write!(
                     f,
-                    "server_addresses or group is required without a list of 1 to {MAX_SERVERS_PER_TOKEN} allowed addresses"
+                    "server_addresses or group is required: no list of 1 to {MAX_SERVERS_PER_TOKEN} servers is set"
                 )
             }
             Self::ServerCount(count) => {
