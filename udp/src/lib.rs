@@ -212,7 +212,7 @@ impl Sockets {
 
     /// Counts datagrams that were read and dropped. They do not delay waits as those of clients do, see
     /// [`WakePolicy::Adaptive`]. While more than 4.5 of them arrive per millisecond, waits that are not delayed end at
-    /// least 0.25 ms after the last one.
+    /// least 0.5 ms after the last one.
     pub fn count_dropped(&mut self, datagrams: usize) {
         self.coalescer.on_dropped(datagrams);
     }

@@ -20,7 +20,7 @@ pub enum Wakeup {
 
 /// Waits until a datagram arrives or the timeout ends. Returns at once while datagrams wait.
 ///
-/// Under load each wait begins with a sleep of at most 1.4 ms, so that one wakeup handles a batch; see
+/// Under load each wait begins with a sleep of at most 1.8 ms, so that one wakeup handles a batch; see
 /// [`WakePolicy`](super::WakePolicy). A [`Waker`](super::Waker) does not end that sleep.
 ///
 /// # Errors

@@ -81,7 +81,7 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "HZ", env = "SLIPGATE_SERVER_TICK", hide_env_values = true)]
     pub(crate) tick: Option<u32>,
 
-    /// How soon a datagram wakes the server: up to 1.4 ms later under load, with others that arrive meanwhile, or at
+    /// How soon a datagram wakes the server: up to 1.8 ms later under load, with others that arrive meanwhile, or at
     /// once [default: adaptive]
     #[arg(long, value_enum, env = "SLIPGATE_SERVER_WAKE", hide_env_values = true)]
     pub(crate) wake: Option<WakeKind>,

@@ -28,7 +28,7 @@ impl From<SteeringKind> for Steering {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum WakeKind {
-    /// At once under light load, otherwise up to 1.4 ms later with others
+    /// At once under light load, otherwise up to 1.8 ms later with others
     #[default]
     Adaptive,
     /// At once
