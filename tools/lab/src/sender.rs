@@ -91,7 +91,7 @@ impl Sender {
 
     fn detect_losses(&mut self, now: Instant) {
         let lost = &mut self.lost;
-        self.sent_packets.detect_lost(self.congestion.loss_delays(), now, |_, packet| lost.push(packet));
+        self.sent_packets.detect_lost(self.congestion.loss_delays(), now, |packet| lost.push(packet));
     }
 
     /// Advances the time. Call it before asking for packets.
@@ -125,9 +125,8 @@ impl Sender {
 
     fn send(&mut self, bytes: u32, now: Instant) -> OutgoingPacket {
         let lost = &mut self.lost;
-        let sequence = self
-            .sent_packets
-            .on_packet_sent(SessionPacketKind::AckEliciting, bytes, now, |_, packet| lost.push(packet));
+        let sequence =
+            self.sent_packets.on_packet_sent(SessionPacketKind::AckEliciting, bytes, now, |packet| lost.push(packet));
         self.congestion.on_sent(bytes, now);
         self.application.sent(bytes);
         OutgoingPacket { sequence, bytes }

@@ -254,7 +254,7 @@ mod tests {
                     self.binary.on_feedback(&Feedback {
                         now,
                         newest: None,
-                        acked: &[SentPacket { sent_at, bytes: 256 }],
+                        acked: &[SentPacket { sent_at, bytes: 256, ..SentPacket::default() }],
                         lost: &[],
                         delivered: 0,
                         in_flight: 0,

@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use super::rate::BytesPerSecond;
 use super::suggestion::Suggestion;
+use crate::wire::reliable::Sequence;
 use slipgate_netcode::time::Instant;
 
 /// A time of the peer's clock since an unknown start, without a wrap: only differences are meaningful.
@@ -11,8 +12,10 @@ use slipgate_netcode::time::Instant;
 pub struct PeerTime(pub Duration);
 
 /// A packet that was sent, as its acknowledgement or loss reports it.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct SentPacket {
+    /// Its number; it serves the caller, and controls nothing.
+    pub sequence: Sequence,
     /// When it was sent.
     pub sent_at: Instant,
     /// Its bytes on the path.

@@ -90,8 +90,9 @@ pub struct SentPackets {
     pto_count: u32,
     /// When the last probe was due, whether or not one was sent.
     pto_at: Option<Instant>,
-    /// The skipped numbers of the last `window`, if any are skipped.
+    /// The skipped numbers of the last `window`, if any are skipped, and the newest of them.
     skipped: Option<SequenceBits>,
+    newest_skipped: u64,
     /// The last packets, newest last, at most `window`.
     packets: VecDeque<SentRecord>,
     window: u16,
@@ -119,8 +120,8 @@ enum PacketState {
 }
 
 impl SentRecord {
-    const fn packet(&self) -> SentPacket {
-        SentPacket { sent_at: self.sent_at, bytes: self.bytes }
+    const fn packet(&self, number: u64) -> SentPacket {
+        SentPacket { sequence: Sequence(number as u16), sent_at: self.sent_at, bytes: self.bytes }
     }
 
     /// Returns whether an acknowledgement of this packet would change nothing.
@@ -151,6 +152,7 @@ impl SentPackets {
             pto_count: 0,
             pto_at: None,
             skipped: None,
+            newest_skipped: 0,
             packets: VecDeque::new(),
             window,
         }
@@ -171,7 +173,7 @@ impl SentPackets {
         kind: SessionPacketKind,
         bytes: u32,
         now: Instant,
-        mut lost: impl FnMut(Sequence, SentPacket),
+        mut lost: impl FnMut(SentPacket),
     ) -> Sequence {
         let sequence = self.next_sequence();
         // Without room for another number the oldest would be confused with the newest.
@@ -200,6 +202,7 @@ impl SentPackets {
         }
         // A record of its own would be forgotten as soon as all older packets are acknowledged. The bit stays.
         self.skipped.get_or_insert_with(|| SequenceBits::new(self.window)).set(Sequence(self.next as u16));
+        self.newest_skipped = self.next;
         self.push(SentRecord { sent_at: now, bytes: 0, state: PacketState::Unawaited });
     }
 
@@ -221,7 +224,7 @@ impl SentPackets {
     /// was never sent.
     pub fn on_ack(&mut self, sequence: Sequence) -> Option<NewlyAcked> {
         let mut news = None;
-        self.on_acks(sequence, 1, ArrivalOrder::Newest, |_, acked| news = Some(*acked));
+        self.on_acks(sequence, 1, ArrivalOrder::Newest, |acked| news = Some(*acked));
         news
     }
 
@@ -232,7 +235,7 @@ impl SentPackets {
         ack: Sequence,
         bits: u64,
         order: ArrivalOrder,
-        mut acked: impl FnMut(Sequence, &NewlyAcked),
+        mut acked: impl FnMut(&NewlyAcked),
     ) -> AckFaults {
         let mut faults = AckFaults::default();
         if bits == 0 {
@@ -256,7 +259,7 @@ impl SentPackets {
         sequence: Sequence,
         order: ArrivalOrder,
         faults: &mut AckFaults,
-        acked: &mut impl FnMut(Sequence, &NewlyAcked),
+        acked: &mut impl FnMut(&NewlyAcked),
     ) {
         let Some(number) = self.resolve_number(sequence, order) else {
             faults.unsent = true;
@@ -270,13 +273,7 @@ impl SentPackets {
     }
 
     /// Processes that packets arrived: bit i of `bits` stands for packet `number` - i.
-    fn on_arrived(
-        &mut self,
-        number: u64,
-        bits: u64,
-        order: ArrivalOrder,
-        acked: &mut impl FnMut(Sequence, &NewlyAcked),
-    ) {
+    fn on_arrived(&mut self, number: u64, bits: u64, order: ArrivalOrder, acked: &mut impl FnMut(&NewlyAcked)) {
         // Only the newest header proves how far the peer is: an overtaken one may be arbitrarily old.
         if order == ArrivalOrder::Newest && bits != 0 {
             self.on_peer_received(number - u64::from(bits.trailing_zeros()));
@@ -297,7 +294,7 @@ impl SentPackets {
     }
 
     /// Marks the packet at this index as acknowledged. Returns whether that is news.
-    fn acknowledge(&mut self, number: u64, index: usize, acked: &mut impl FnMut(Sequence, &NewlyAcked)) -> bool {
+    fn acknowledge(&mut self, number: u64, index: usize, acked: &mut impl FnMut(&NewlyAcked)) -> bool {
         let has_one_meaning = !self.may_mean_older();
         let Some(record) = self.packets.get_mut(index) else { return false };
         let late = match record.state {
@@ -306,7 +303,7 @@ impl SentPackets {
             PacketState::Unawaited | PacketState::Acked => return false,
         };
         record.state = PacketState::Acked;
-        let packet = record.packet();
+        let packet = record.packet(number);
         // A lost packet left the bytes in flight when it was declared lost.
         if !late {
             self.in_flight -= u64::from(packet.bytes);
@@ -316,7 +313,7 @@ impl SentPackets {
         }
         let newest = self.largest_acked.is_none_or(|largest| number > largest);
         self.largest_acked = self.largest_acked.max(Some(number));
-        acked(Sequence(number as u16), &NewlyAcked { packet, late, newest });
+        acked(&NewlyAcked { packet, late, newest });
         true
     }
 
@@ -346,6 +343,10 @@ impl SentPackets {
     /// Returns which numbers from `number` back were skipped, unless older packets with the same 16 bits can be meant.
     fn skipped_bits(&self, sequence: Sequence, number: u64) -> u64 {
         let Some(skipped) = &self.skipped else { return 0 };
+        // Most headers report packets behind the newest skipped number alone.
+        if number >= self.newest_skipped + u64::from(u64::BITS) {
+            return 0;
+        }
         let remembered = u64::from(self.window).checked_sub(self.next - number);
         let Some(remembered) = remembered.filter(|_| !self.may_mean_older()) else { return 0 };
         // The ring has no bits of older numbers.
@@ -388,7 +389,7 @@ impl SentPackets {
     /// Calls `lost` for every packet that counts as lost by these delays, oldest first.
     ///
     /// Packets are sent in the order of their numbers, so none is lost before the oldest is.
-    pub fn detect_lost(&mut self, delays: LossDelays, now: Instant, mut lost: impl FnMut(Sequence, SentPacket)) {
+    pub fn detect_lost(&mut self, delays: LossDelays, now: Instant, mut lost: impl FnMut(SentPacket)) {
         while self.loss_deadline(delays).is_some_and(|deadline| now >= deadline) {
             self.declare_oldest_lost(&mut lost);
         }
@@ -444,13 +445,13 @@ impl SentPackets {
     }
 
     /// Declares the oldest packet in flight lost.
-    fn declare_oldest_lost(&mut self, lost: &mut impl FnMut(Sequence, SentPacket)) {
+    fn declare_oldest_lost(&mut self, lost: &mut impl FnMut(SentPacket)) {
         let number = self.oldest;
         if let Some(record) = self.index(number).and_then(|index| self.packets.get_mut(index)) {
             record.state = PacketState::Lost;
-            let packet = record.packet();
+            let packet = record.packet(number);
             self.in_flight -= u64::from(packet.bytes);
-            lost(Sequence(number as u16), packet);
+            lost(packet);
         }
         self.skip_resolved();
     }

@@ -471,7 +471,7 @@ mod tests {
         let mut congestion = CongestionState::new(Box::new(controller.clone()), CongestionConfig::default().shape);
         let reported = || core::mem::take(&mut *controller.0.lock().unwrap());
         let lost = |numbers: core::ops::Range<u64>| -> Vec<SentPacket> {
-            numbers.map(|number| SentPacket { sent_at: at(number), bytes: 1000 }).collect()
+            numbers.map(|number| SentPacket { sent_at: at(number), bytes: 1000, ..SentPacket::default() }).collect()
         };
         let feed = |congestion: &mut CongestionState, lost: &[SentPacket]| {
             congestion.on_feedback(Feedback {
@@ -506,7 +506,7 @@ mod tests {
         let mut congestion = fixed(1e6);
         let before = congestion.stats(at(0));
         assert_eq!((before.queueing_delay, before.round_trip_variation), (None, None));
-        let departed = SentPacket { sent_at: at(0), bytes: 1000 };
+        let departed = SentPacket { sent_at: at(0), bytes: 1000, ..SentPacket::default() };
         for (now, rtt) in [(1000, 40), (2000, 80), (3000, 80)] {
             let newest = super::super::NewestAck {
                 sent_at: at(now - rtt),
@@ -549,7 +549,7 @@ mod tests {
                     ack_delay: held,
                     socket_delay: Duration::ZERO,
                 }),
-                acked: &[SentPacket { sent_at, bytes: 1000 }],
+                acked: &[SentPacket { sent_at, bytes: 1000, ..SentPacket::default() }],
                 lost: &[],
                 delivered: 0,
                 in_flight: 0,

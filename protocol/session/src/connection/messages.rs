@@ -161,13 +161,13 @@ impl Connection {
         // An acked control ignores all updates.
         let mut no_close = ReliableControl::Acked;
         let close = if let Stage::Closing(closing) = stage { &mut closing.control } else { &mut no_close };
-        for packet in path.ack_result().acked() {
+        for packet in path.ack_result().acked.iter().map(|packet| packet.sequence) {
             ack_watchdog.on_acked();
             hello.on_acked(packet);
             close.on_acked(packet);
             channels.on_acked(packet);
         }
-        for packet in path.ack_result().lost() {
+        for packet in path.ack_result().lost.iter().map(|packet| packet.sequence) {
             hello.on_lost(packet);
             close.on_lost(packet);
             channels.on_lost(packet);

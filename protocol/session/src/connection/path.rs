@@ -202,12 +202,12 @@ impl ConnectionPath {
     }
 
     fn notify_controller(&mut self, newest: Option<NewestAck>, now: Instant) {
-        self.delivered += self.ack_result.acked.packets.iter().map(|packet| u64::from(packet.bytes)).sum::<u64>();
+        self.delivered += self.ack_result.acked.iter().map(|packet| u64::from(packet.bytes)).sum::<u64>();
         self.congestion.on_feedback(Feedback {
             now,
             newest,
-            acked: &self.ack_result.acked.packets,
-            lost: &self.ack_result.lost.packets,
+            acked: &self.ack_result.acked,
+            lost: &self.ack_result.lost,
             delivered: self.delivered,
             in_flight: self.in_flight(),
         });
@@ -307,8 +307,8 @@ impl ConnectionPath {
     pub(super) fn tick(&mut self, now: Instant) {
         self.endpoint.tick_reassembly(now);
         self.detect_lost(now);
-        if self.ack_result.acked.packets.is_empty() {
-            self.congestion.on_lost(&self.ack_result.lost.packets);
+        if self.ack_result.acked.is_empty() {
+            self.congestion.on_lost(&self.ack_result.lost);
         } else {
             // A packet that was refused still carried acknowledgements.
             self.notify_controller(None, now);
@@ -428,7 +428,7 @@ fn peer_arrival(sent: PeerTime, frame: &SessionFrame<'_>) -> Option<PeerArrival>
 }
 
 /// Returns a sample of the path, if the peer echoes the arrival of the newly acknowledged packet.
-fn sample((sequence, packet): (Sequence, SentPacket), info: AckInfo) -> Option<NewestAck> {
+fn sample(packet: SentPacket, info: AckInfo) -> Option<NewestAck> {
     let sample = NewestAck {
         sent_at: packet.sent_at,
         received_at: info.arrival.map(|arrival| arrival.read_at),
@@ -436,7 +436,7 @@ fn sample((sequence, packet): (Sequence, SentPacket), info: AckInfo) -> Option<N
         socket_delay: info.arrival.map_or(Duration::ZERO, |arrival| arrival.socket_delay),
     };
     // An older packet was acknowledged at an unknown time.
-    (sequence == info.ack).then_some(sample)
+    (packet.sequence == info.ack).then_some(sample)
 }
 
 /// Writes a frame and what `fill` puts behind it. Returns the bytes written; 0 for an ack-eliciting packet without

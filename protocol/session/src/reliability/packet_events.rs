@@ -11,10 +11,10 @@ use slipgate_netcode::time::Instant;
 /// Receives the outcomes of sent packets.
 pub(crate) trait PacketOutcomes {
     /// Handles a packet that was acknowledged for the first time, perhaps after it was lost.
-    fn on_acked(&mut self, sequence: Sequence, acked: &NewlyAcked, now: Instant);
+    fn on_acked(&mut self, acked: &NewlyAcked, now: Instant);
 
     /// Handles a packet that counts as lost.
-    fn on_lost(&mut self, sequence: Sequence, packet: SentPacket);
+    fn on_lost(&mut self, packet: SentPacket);
 }
 
 /// A [`PacketEvent`] in 8 bytes.
@@ -64,14 +64,14 @@ impl PacketEvents {
 }
 
 impl PacketOutcomes for PacketEvents {
-    fn on_acked(&mut self, sequence: Sequence, acked: &NewlyAcked, now: Instant) {
+    fn on_acked(&mut self, acked: &NewlyAcked, now: Instant) {
         // 32 bits of microseconds hold more than an hour, and keep an event at 8 bytes.
         let micros = u32::try_from(now.since(acked.packet.sent_at).as_micros()).unwrap_or(u32::MAX);
-        self.push(StoredEvent::Acked { sequence, micros });
+        self.push(StoredEvent::Acked { sequence: acked.packet.sequence, micros });
     }
 
-    fn on_lost(&mut self, sequence: Sequence, _: SentPacket) {
-        self.push(StoredEvent::Lost { sequence });
+    fn on_lost(&mut self, packet: SentPacket) {
+        self.push(StoredEvent::Lost { sequence: packet.sequence });
     }
 }
 
@@ -83,10 +83,11 @@ mod tests {
     #[test]
     fn unpolled_events_keep_the_newest_and_count_the_dropped() {
         let mut events = PacketEvents::new(4);
-        let packet = SentPacket { sent_at: Instant::from_start(Duration::from_millis(5)), bytes: 100 };
-        (0..6).for_each(|number| events.on_lost(Sequence(number), packet));
-        let acked = NewlyAcked { packet, late: true, newest: false };
-        events.on_acked(Sequence(0), &acked, Instant::from_start(Duration::from_millis(25)));
+        let sent_at = Instant::from_start(Duration::from_millis(5));
+        let packet = |number| SentPacket { sequence: Sequence(number), sent_at, bytes: 100 };
+        (0..6).for_each(|number| events.on_lost(packet(number)));
+        let acked = NewlyAcked { packet: packet(0), late: true, newest: false };
+        events.on_acked(&acked, Instant::from_start(Duration::from_millis(25)));
         assert_eq!(events.dropped(), 3);
         let polled: Vec<PacketEvent> = core::iter::from_fn(|| events.pop()).collect();
         let lost = [3, 4, 5].map(|number| PacketEvent::Lost { sequence: Sequence(number) });

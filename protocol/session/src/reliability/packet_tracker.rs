@@ -123,12 +123,12 @@ impl PacketTracker {
             None => self.with_lower_layers(payload_bytes),
         };
         let Self { sent, counters, meter, .. } = self;
-        sent.on_packet_sent(kind, bytes, now, |sequence, packet| {
+        sent.on_packet_sent(kind, bytes, now, |packet| {
             // The window was full: its oldest packet in flight made room and counts as lost.
             counters.displaced += 1;
             counters.lost += 1;
             meter.on_lost(now);
-            outcomes.on_lost(sequence, packet);
+            outcomes.on_lost(packet);
         });
         self.received.on_acks_sent(header.acks);
         self.meter.on_sent(bytes, now);
@@ -212,14 +212,14 @@ impl PacketTracker {
     /// Processes acknowledgements: bit i of `bits` stands for packet `ack` - i.
     fn on_acks(&mut self, ack: Sequence, bits: u64, now: Instant, outcomes: &mut impl PacketOutcomes) -> AckFaults {
         let Self { sent, rtt, meter, counters, loss, arrival_order, .. } = self;
-        sent.on_acks(ack, bits, *arrival_order, |sequence, acked| {
-            if sequence == ack && is_rtt_sample(acked, *loss) {
+        sent.on_acks(ack, bits, *arrival_order, |acked| {
+            if acked.packet.sequence == ack && is_rtt_sample(acked, *loss) {
                 rtt.sample(now.since(acked.packet.sent_at));
             }
             meter.on_acked(acked, now);
             counters.acked += 1;
             counters.late_acks += u64::from(acked.late);
-            outcomes.on_acked(sequence, acked, now);
+            outcomes.on_acked(acked, now);
         })
     }
 
@@ -241,10 +241,10 @@ impl PacketTracker {
     /// Declares packets lost by these delays.
     pub(crate) fn detect_lost(&mut self, delays: LossDelays, now: Instant, outcomes: &mut impl PacketOutcomes) {
         let Self { sent, meter, counters, .. } = self;
-        sent.detect_lost(delays, now, |sequence, packet| {
+        sent.detect_lost(delays, now, |packet| {
             counters.lost += 1;
             meter.on_lost(now);
-            outcomes.on_lost(sequence, packet);
+            outcomes.on_lost(packet);
         });
     }
 

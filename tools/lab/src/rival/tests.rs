@@ -40,7 +40,7 @@ impl<C: Controller> ReportFeed<C> {
                 [sent_at, 100.0 + sent_at + one_way, sent_at + one_way + ROUND_TRIP / 2.0].map(Duration::from_secs_f64);
             let sent_at = Instant::from_start(sent_at);
             self.delivered += self.rate().min(capacity) * STEP;
-            let packets = [SentPacket { sent_at, bytes: 1200 }; 10];
+            let packets = [SentPacket { sent_at, bytes: 1200, ..SentPacket::default() }; 10];
             let newest = NewestAck {
                 sent_at,
                 received_at: Some(PeerTime(received_at)),

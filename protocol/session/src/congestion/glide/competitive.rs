@@ -119,7 +119,7 @@ mod tests {
     use slipgate_netcode::time::Instant;
 
     fn sent(at: f64) -> SentPacket {
-        SentPacket { sent_at: Instant::from_start(Duration::from_secs_f64(at)), bytes: 1200 }
+        SentPacket { sent_at: Instant::from_start(Duration::from_secs_f64(at)), bytes: 1200, ..SentPacket::default() }
     }
 
     #[test]

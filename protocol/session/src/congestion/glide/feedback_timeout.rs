@@ -101,7 +101,11 @@ mod tests {
 
     #[test]
     fn losses_of_an_unnoticed_timeout_are_filtered() {
-        let at = |seconds| SentPacket { sent_at: Instant::from_start(Duration::from_secs(seconds)), bytes: 1200 };
+        let at = |seconds| SentPacket {
+            sent_at: Instant::from_start(Duration::from_secs(seconds)),
+            bytes: 1200,
+            ..SentPacket::default()
+        };
         for (idle_time, of_path) in [(0.1, 2), (3.0, 1)] {
             let mut feedback_timeout = FeedbackTimeout::new();
             assert!(

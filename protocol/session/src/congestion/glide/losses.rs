@@ -204,7 +204,7 @@ impl TestSender {
             let now = slipgate_netcode::time::Instant::from_start(core::time::Duration::from_secs_f64(self.now));
             self.send_rate.push(100, now);
             if packet % every < in_a_row && lost_ones.len() < lost {
-                lost_ones.push(SentPacket { sent_at: now, bytes: 100 });
+                lost_ones.push(SentPacket { sent_at: now, bytes: 100, ..SentPacket::default() });
             }
         }
         lost_ones

@@ -272,7 +272,14 @@ mod tests {
     }
 
     fn packets(count: usize, at: f64) -> vec::Vec<SentPacket> {
-        vec![SentPacket { sent_at: Instant::from_start(Duration::from_secs_f64(at)), bytes: 1200 }; count]
+        vec![
+            SentPacket {
+                sent_at: Instant::from_start(Duration::from_secs_f64(at)),
+                bytes: 1200,
+                ..SentPacket::default()
+            };
+            count
+        ]
     }
 
     #[test]

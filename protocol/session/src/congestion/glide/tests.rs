@@ -112,7 +112,7 @@ impl Path {
     fn arrive(&mut self) {
         while let Some((at, sent, is_lost)) = self.under_way.front().copied().filter(|(at, ..)| *at <= self.now) {
             self.under_way.pop_front();
-            let departed = SentPacket { sent_at: Self::moment(sent), bytes: PACKET };
+            let departed = SentPacket { sent_at: Self::moment(sent), bytes: PACKET, ..SentPacket::default() };
             if is_lost {
                 self.unreported.1.push(departed);
                 continue;

@@ -19,7 +19,8 @@ fn at(millis: u64) -> Instant {
 /// Sends a packet of 100 bytes. Returns the packets that count as lost for it.
 fn on_packet_sent(sent_packets: &mut SentPackets, millis: u64) -> Vec<u16> {
     let mut lost = Vec::new();
-    sent_packets.on_packet_sent(SessionPacketKind::AckEliciting, 100, at(millis), |sequence, _| lost.push(sequence.0));
+    sent_packets
+        .on_packet_sent(SessionPacketKind::AckEliciting, 100, at(millis), |packet| lost.push(packet.sequence.0));
     lost
 }
 
@@ -28,7 +29,7 @@ fn send(sent_packets: &mut SentPackets, count: u64, now: Instant) {
 }
 
 fn send_ack_only(sent_packets: &mut SentPackets, now: Instant) {
-    sent_packets.on_packet_sent(SessionPacketKind::AckOnly, 28, now, |sequence, _| panic!("{sequence} is displaced"));
+    sent_packets.on_packet_sent(SessionPacketKind::AckOnly, 28, now, |packet| panic!("{packet:?} is displaced"));
 }
 
 /// The result of one acknowledgement.
@@ -42,7 +43,7 @@ enum AckOutcome {
 
 fn acknowledge(sent_packets: &mut SentPackets, sequence: Sequence, order: ArrivalOrder) -> AckOutcome {
     let mut outcome = AckOutcome::AlreadyKnown;
-    let faults = sent_packets.on_acks(sequence, 1, order, |_, acked| outcome = AckOutcome::NewlyAcked(*acked));
+    let faults = sent_packets.on_acks(sequence, 1, order, |acked| outcome = AckOutcome::NewlyAcked(*acked));
     match faults {
         AckFaults { skipped: true, .. } => AckOutcome::Skipped,
         AckFaults { unsent: true, .. } => AckOutcome::NeverSent,
@@ -52,7 +53,7 @@ fn acknowledge(sent_packets: &mut SentPackets, sequence: Sequence, order: Arriva
 
 fn detect_lost(sent_packets: &mut SentPackets, millis: u64) -> Vec<u16> {
     let mut lost = Vec::new();
-    sent_packets.detect_lost(TIMING.loss_delays(), at(millis), |sequence, _| lost.push(sequence.0));
+    sent_packets.detect_lost(TIMING.loss_delays(), at(millis), |packet| lost.push(packet.sequence.0));
     lost
 }
 
@@ -68,7 +69,7 @@ fn in_flight_packets(packets: u16) -> SentPackets {
 fn bytes_are_in_flight_until_acked_or_lost() {
     let mut sent_packets = in_flight_packets(5);
     assert_eq!(sent_packets.in_flight(), 500);
-    let packet = SentPacket { sent_at: at(4), bytes: 100 };
+    let packet = SentPacket { sequence: Sequence(4), sent_at: at(4), bytes: 100 };
     assert_eq!(sent_packets.on_ack(Sequence(4)), Some(NewlyAcked { packet, late: false, newest: true }));
     assert!(!sent_packets.on_ack(Sequence(3)).unwrap().newest);
     assert_eq!(sent_packets.in_flight(), 300);
@@ -169,19 +170,20 @@ proptest! {
             let mut lost_now = Vec::new();
             match what {
                 0..=3 => {
-                    let lose = |lost: Sequence, _| lost_now.push(lost.0);
+                    let lose = |lost: SentPacket| lost_now.push(lost.sequence.0);
                     sent_packets.on_packet_sent(SessionPacketKind::AckEliciting, amount.into(), at(now), lose);
                     awaited.insert(next, (u64::from(amount), now));
                     next = next.wrapping_add(1);
                 }
                 4 => {
                     let kind = SessionPacketKind::AckOnly;
-                    sent_packets.on_packet_sent(kind, 28, at(now), |sequence, _| lost_now.push(sequence.0));
+                    sent_packets.on_packet_sent(kind, 28, at(now), |packet| lost_now.push(packet.sequence.0));
                     next = next.wrapping_add(1);
                 }
                 5..=6 => {
                     let (ack, mut news) = (next.wrapping_sub(amount), Vec::new());
-                    sent_packets.on_acks(Sequence(ack), bits, ArrivalOrder::Newest, |acked, _| news.push(acked.0));
+                    let mut note = |acked: &NewlyAcked| news.push(acked.packet.sequence.0);
+                    sent_packets.on_acks(Sequence(ack), bits, ArrivalOrder::Newest, &mut note);
                     prop_assert!(news.iter().all(|number| bits >> ack.wrapping_sub(*number) & 1 != 0));
                     for back in (0..64).filter(|back| bits >> back & 1 != 0) {
                         let number = ack.wrapping_sub(back);
@@ -194,7 +196,7 @@ proptest! {
                 }
                 _ => {
                     now += u64::from(amount) * 3;
-                    sent_packets.detect_lost(TIMING.loss_delays(), at(now), |sequence, _| lost_now.push(sequence.0));
+                    sent_packets.detect_lost(TIMING.loss_delays(), at(now), |packet| lost_now.push(packet.sequence.0));
                     let overdue = |(sequence, (_, then)): (&u16, &(u64, u64))| {
                         !lost_now.contains(sequence) && *then + 1000 <= now
                     };
@@ -222,10 +224,10 @@ proptest! {
             let order = if is_newest { ArrivalOrder::Newest } else { ArrivalOrder::Overtaken };
             let ack = Sequence(ends[0].next_sequence().0.wrapping_sub(back as u16));
             let [mut together, mut singly] = [Vec::new(), Vec::new()];
-            let faults = ends[0].on_acks(ack, bits, order, |sequence, acked| together.push((sequence, *acked)));
+            let faults = ends[0].on_acks(ack, bits, order, |acked| together.push(*acked));
             let mut sum = AckFaults::default();
             for back in (0..64).filter(|back| bits >> back & 1 != 0) {
-                let found = ends[1].on_acks(ack - back, 1, order, |sequence, acked| singly.push((sequence, *acked)));
+                let found = ends[1].on_acks(ack - back, 1, order, |acked| singly.push(*acked));
                 sum = AckFaults { unsent: sum.unsent | found.unsent, skipped: sum.skipped | found.skipped };
             }
             prop_assert_eq!((faults, &together), (sum, &singly));
@@ -312,7 +314,11 @@ fn starved_peer_may_repeat_its_last_ack_for_ever() {
 fn packet_is_newly_acked_once() {
     let mut sent = SentPackets::new(16);
     send(&mut sent, 2, at(5));
-    let news = NewlyAcked { packet: SentPacket { sent_at: at(5), bytes: 100 }, late: false, newest: true };
+    let news = NewlyAcked {
+        packet: SentPacket { sequence: Sequence(1), sent_at: at(5), bytes: 100 },
+        late: false,
+        newest: true,
+    };
     assert_eq!(acknowledge(&mut sent, Sequence(1), ArrivalOrder::Newest), AckOutcome::NewlyAcked(news));
     assert_eq!(acknowledge(&mut sent, Sequence(1), ArrivalOrder::Newest), AckOutcome::AlreadyKnown);
 }
