@@ -19,6 +19,7 @@ pub(crate) const CRATES: &[(&str, &[&str])] = &[
     ("token-issuer", &["netcode", "os"]),
     ("sync", &[]),
     ("tools/sim", &["netcode"]),
+    ("tools/worlds", &["sim"]),
     ("tools/lab", &["netcode", "session", "sim", "sync"]),
     ("cli", &["netcode", "session", "os", "udp", "server", "admin", "client", "token_issuer", "sim", "lab", "bench"]),
     ("tools/bench", &["netcode", "session", "os", "udp", "server"]),

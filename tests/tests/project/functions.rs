@@ -16,6 +16,7 @@ const CRATES: &[&str] = &[
     "sync",
     "cli",
     "tools/sim",
+    "tools/worlds",
     "tools/lab",
     "tools/bench",
 ];
