@@ -12,6 +12,10 @@
 //! message can be read by itself, in any order, and messages may get lost: what got lost is sent again in its newest
 //! state.
 //!
+//! [`PlayoutClock`] and [`PlayoutSamples`] show smooth motion on the client, a little in the past. A client that
+//! simulates too has a [`StateQueue`] and [`Smoothing`]. Inputs go the other way: [`InputLog`], [`InputClock`] and the
+//! server's [`InputBuffer`]. [`Predictor`] simulates the own player ahead, and [`Rewind`] finds what a client saw.
+//!
 //! The crate has no sockets, clocks, threads or callbacks, and knows neither entities nor physics. It needs nothing
 //! else of Slipgate: any transport will do that reports which messages arrived. Memory is bounded by the limits of
 //! [`Replicator::new`] and [`Replica::new`]: it grows with the ids that are used and with the messages on their way,
@@ -32,21 +36,39 @@ struct SyncReadme;
 
 mod bits;
 mod commits;
+mod input_clock;
+mod inputs;
 mod object;
 mod object_set;
+mod playout;
+mod pose;
+mod predict;
 mod priority;
 mod quantize;
 mod read_error;
 mod record;
+mod release;
 mod replica;
 mod replicator;
+mod rewind;
+mod samples;
 mod schema;
+mod smooth;
 #[cfg(test)]
 mod tests;
 
+pub use input_clock::InputClock;
+pub use inputs::{InputBuffer, InputLog, InputReport, Keys, MAX_INPUT_BYTES, MAX_INPUTS, TickKeys};
 pub use object::{ObjectId, ObjectMut, ObjectRef, WrongField};
+pub use playout::PlayoutClock;
+pub use pose::{Pose, PoseSample, TickRate};
+pub use predict::{MAX_SAVES, PredictOrder, Predictor};
 pub use priority::Priorities;
 pub use read_error::StateReadError;
+pub use release::StateQueue;
 pub use replica::{GoneReason, Replica, ReplicaChange};
 pub use replicator::{Look, Replicator, ReplicatorError, StateMessage, ViewerId};
+pub use rewind::{MAX_REWIND, Rewind};
+pub use samples::{PlayoutSamples, ShownBy};
 pub use schema::{Field, MAX_FIELDS, MAX_KINDS, MAX_WORDS, ObjectKind, Schema, SchemaBuilder, SchemaError};
+pub use smooth::{Smoothing, SmoothingDecay};

@@ -1,0 +1,160 @@
+//! The tick of a client's own inputs: ahead of the server by as much as the path needs (§6.7).
+
+use core::time::Duration;
+
+use crate::inputs::InputReport;
+use crate::playout::micros;
+
+/// The most that the clock deviates from the speed of time.
+const MAX_DILATION: f64 = 0.05;
+/// A deviation beyond which the clock jumps, in seconds.
+const MAX_DEVIATION: f64 = 0.25;
+/// The time in which a deviation is corrected, as far as the limit allows, in seconds.
+const CORRECTION_TIME: f64 = 1.0;
+/// The margin that the latest inputs shall have, in ticks.
+const GOAL_MARGIN: f64 = 0.5;
+/// The reports that are remembered: 20 s at 20 states a second.
+const KEPT_REPORTS: usize = 400;
+/// How many reports in a thousand may have less than the goal.
+const LATE_PER_MILLE: usize = 5;
+/// The ticks of which the lead is remembered.
+const KEPT_LEADS: usize = 256;
+
+/// The client's clock of inputs. The server's reports rule it: each says how early the inputs arrived. The clock runs
+/// at 95 to 105 % of real time, and jumps only at its first fix and beyond 250 ms.
+#[derive(Debug)]
+pub struct InputClock {
+    ticks_per_second: f64,
+    /// The tick of this moment, with its fraction, and the moment in seconds.
+    position: Option<(f64, f64)>,
+    /// The lead that the clock shall have: its tick less the ticks of real time.
+    goal: f64,
+    /// The lead at each of the last ticks, with its tick.
+    leads: [(u32, f64); KEPT_LEADS],
+    /// The margins without the lead at their ticks.
+    bases: [f64; KEPT_REPORTS],
+    reports: usize,
+    jumps: u32,
+}
+
+impl InputClock {
+    /// Returns a clock without a fix.
+    #[must_use]
+    pub fn new(ticks_per_second: u32) -> Self {
+        Self {
+            ticks_per_second: f64::from(ticks_per_second.max(1)),
+            position: None,
+            goal: 0.0,
+            leads: [(0, 0.0); KEPT_LEADS],
+            bases: [0.0; KEPT_REPORTS],
+            reports: 0,
+            jumps: 0,
+        }
+    }
+
+    /// Sets the clock by a state of the server: its tick plus the round trip, the jitter and a tick. Later calls do
+    /// nothing.
+    pub fn set(&mut self, server_tick: u32, round_trip: Duration, jitter: Duration, now: Duration) {
+        if self.position.is_none() {
+            let now = seconds(now);
+            let ahead = (round_trip + jitter).as_secs_f64().min(1.0) * self.ticks_per_second + 1.0;
+            let tick = f64::from(server_tick) + ahead;
+            self.position = Some((tick, now));
+            self.goal = tick - now * self.ticks_per_second;
+        }
+    }
+
+    /// Moves the clock on. Returns the newest tick that needs its input; `None` before the first fix. The game
+    /// makes an input for each tick since the last call.
+    pub fn advance(&mut self, now: Duration) -> Option<u32> {
+        let (position, at) = self.position?;
+        let now = seconds(now);
+        let passed = (now - at).max(0.0);
+        let deviation = (now * self.ticks_per_second + self.goal - position) / self.ticks_per_second - passed;
+        let next = if libm::fabs(deviation) > MAX_DEVIATION {
+            self.jumps += 1;
+            now * self.ticks_per_second + self.goal
+        } else {
+            let most = passed * MAX_DILATION;
+            let correction = (deviation * passed / CORRECTION_TIME).clamp(-most, most);
+            position + (passed + correction) * self.ticks_per_second
+        };
+        self.position = Some((next, now.max(at)));
+        let lead = next - now * self.ticks_per_second;
+        for tick in position as u32..=(next as u32).min(position as u32 + KEPT_LEADS as u32) {
+            if let Some(kept) = self.leads.get_mut(tick as usize % KEPT_LEADS) {
+                *kept = (tick, lead);
+            }
+        }
+        Some(next as u32)
+    }
+
+    /// Notes a report of the server.
+    pub fn on_report(&mut self, report: InputReport) {
+        let lead = self.leads.get(report.newest as usize % KEPT_LEADS);
+        let Some((_, lead)) = lead.filter(|(tick, _)| *tick == report.newest && report.newest > 0) else { return };
+        // The report rounds down to quarters.
+        let base = f64::from(report.margin_quarters) / 4.0 - lead;
+        if let Some(kept) = self.bases.get_mut(self.reports % KEPT_REPORTS) {
+            *kept = base;
+        }
+        self.reports += 1;
+        let mut sorted = self.bases;
+        let bases = sorted.get_mut(..self.reports.min(KEPT_REPORTS)).unwrap_or(&mut []);
+        let rank = bases.len() * LATE_PER_MILLE / 1000;
+        let latest = *bases.select_nth_unstable_by(rank, f64::total_cmp).1;
+        self.goal = GOAL_MARGIN - latest;
+    }
+
+    /// Returns the tick of the last [`advance`](Self::advance), with its fraction.
+    #[must_use]
+    pub fn tick(&self) -> Option<f64> {
+        self.position.map(|(tick, _)| tick)
+    }
+
+    /// Returns how often the clock jumped after its first fix.
+    #[must_use]
+    pub const fn jumps(&self) -> u32 {
+        self.jumps
+    }
+}
+
+fn seconds(time: Duration) -> f64 {
+    micros(time) as f64 / 1e6
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clock_without_a_fix_has_no_tick() {
+        let mut clock = InputClock::new(60);
+        assert_eq!(clock.advance(Duration::from_secs(1)), None);
+        clock.on_report(InputReport { newest: 0, margin_quarters: 0 });
+        assert_eq!(clock.tick(), None);
+    }
+
+    #[test]
+    fn reports_of_late_inputs_speed_the_clock_up_to_5_percent() {
+        let mut clock = InputClock::new(60);
+        let at = Duration::from_millis;
+        clock.set(1000, at(100), at(0), at(0));
+        let mut before = 0.0;
+        for frame in 1..600_u64 {
+            let newest = clock.advance(at(frame * 10)).unwrap();
+            let tick = clock.tick().unwrap();
+            // The server is at 1000 + 60 t, and an input takes 200 ms, longer than was assumed.
+            let margin = tick - (1000.0 + 0.6 * frame as f64) - 12.0;
+            if frame % 5 == 0 {
+                clock.on_report(InputReport { newest, margin_quarters: (margin * 4.0).floor() as i8 });
+            }
+            let speed = (tick - before) / 0.6;
+            assert!(frame == 1 || (0.949..1.051).contains(&speed), "{speed}");
+            before = tick;
+        }
+        let margin = before - (1000.0 + 0.6 * 599.0) - 12.0;
+        assert!((0.4..1.2).contains(&margin), "{margin}");
+        assert_eq!(clock.jumps(), 0);
+    }
+}

@@ -1,0 +1,316 @@
+//! Inputs of players: redundant messages of a client, and the server's buffer of them (§6.7).
+
+use crate::bits::{BitReader, BitWriter};
+use crate::read_error::StateReadError;
+
+/// The most inputs of a message: as long as the server has confirmed none of them, the newest 32.
+pub const MAX_INPUTS: usize = 32;
+/// The longest message of inputs, in bytes: tick, count, and 32 inputs of 33 bits.
+pub const MAX_INPUT_BYTES: usize = (16 + 5 + MAX_INPUTS * 33_usize).div_ceil(8);
+/// The ticks that a server keeps, before and after the one that it plays.
+const KEPT_TICKS: usize = 64;
+/// The ticks by which an input may be ahead of the server.
+const MAX_AHEAD: f64 = 48.0;
+/// Quarters of a tick, in which margins are reported.
+const QUARTERS: f64 = 4.0;
+
+/// The keys of a player during a tick, one bit each.
+pub type Keys = u32;
+
+/// The inputs of a client, until the server has confirmed them.
+///
+/// # Examples
+///
+/// ```
+/// use slipgate_sync::{InputBuffer, InputLog, MAX_INPUT_BYTES};
+///
+/// let (mut log, mut buffer) = (InputLog::new(), InputBuffer::new(0));
+/// let mut buf = [0; MAX_INPUT_BYTES];
+/// for tick in 100..105 {
+///     log.push(tick, tick % 2);
+///     let length = log.write(&mut buf);
+///     // Only the last message arrives, and brings all five inputs.
+///     if tick == 104 {
+///         buffer.read(&buf[..length], 100.25)?;
+///     }
+/// }
+/// assert_eq!((100..105).map(|tick| buffer.keys(tick).keys).collect::<Vec<_>>(), [0, 1, 0, 1, 0]);
+/// log.on_confirmed(104);
+/// assert_eq!(log.write(&mut buf), 7, "nothing older than the newest one");
+/// # Ok::<(), slipgate_sync::StateReadError>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct InputLog {
+    keys: [Keys; MAX_INPUTS],
+    newest: Option<u32>,
+    /// The newest tick that the server has confirmed.
+    confirmed: Option<u32>,
+    /// How many inputs without a gap there are.
+    count: usize,
+}
+
+impl Default for InputLog {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl InputLog {
+    /// Returns a log without inputs.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { keys: [0; MAX_INPUTS], newest: None, confirmed: None, count: 0 }
+    }
+
+    /// Adds the keys of a tick. After a gap, the inputs before it are forgotten. A tick that is not later is ignored.
+    pub const fn push(&mut self, tick: u32, keys: Keys) {
+        match self.newest {
+            Some(newest) if tick <= newest => return,
+            Some(newest) if tick == newest + 1 && self.count < MAX_INPUTS => self.count += 1,
+            Some(newest) if tick == newest + 1 => {}
+            _ => self.count = 1,
+        }
+        self.newest = Some(tick);
+        if let Some(kept) = self.keys.as_mut_slice().split_at_mut(tick as usize % MAX_INPUTS).1.first_mut() {
+            *kept = keys;
+        }
+    }
+
+    /// Notes that the server has all inputs up to a tick.
+    pub fn on_confirmed(&mut self, tick: u32) {
+        self.confirmed = self.confirmed.max(Some(tick).filter(|tick| Some(*tick) <= self.newest));
+    }
+
+    /// Returns the keys of a tick that is still kept.
+    #[must_use]
+    pub fn keys(&self, tick: u32) -> Option<Keys> {
+        let age = self.newest?.checked_sub(tick)? as usize;
+        self.keys.get(tick as usize % MAX_INPUTS).copied().filter(|_| age < self.count)
+    }
+
+    /// Writes all inputs that are not confirmed, and at least the newest one. Returns the bytes of the message; 0 if
+    /// there is no input, or if `buf` is shorter than [`MAX_INPUT_BYTES`].
+    pub fn write(&self, buf: &mut [u8]) -> usize {
+        let Some(newest) = self.newest.filter(|_| buf.len() >= MAX_INPUT_BYTES) else { return 0 };
+        let missing = self.confirmed.map_or(self.count, |confirmed| (newest - confirmed) as usize);
+        let count = missing.clamp(1, self.count.max(1));
+        let mut writer = BitWriter::new(buf);
+        write_inputs(&mut writer, newest, count, |tick| self.keys(tick).unwrap_or(0));
+        writer.finish().div_ceil(8)
+    }
+}
+
+/// Writes the newest `count` inputs: the newest one whole, each older one as a bit if it is the same as the one after.
+fn write_inputs(writer: &mut BitWriter<'_>, newest: u32, count: usize, keys: impl Fn(u32) -> Keys) {
+    writer.write(newest & 0xffff, 16);
+    writer.write(count as u32 - 1, 5);
+    let mut after = keys(newest);
+    writer.write(after, 32);
+    for age in 1..count as u32 {
+        let own = keys(newest.wrapping_sub(age));
+        writer.write(u32::from(own == after), 1);
+        if own != after {
+            writer.write(own, 32);
+        }
+        after = own;
+    }
+}
+
+/// The keys of a player that a server plays at a tick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TickKeys {
+    /// The keys of the player.
+    pub keys: Keys,
+    /// Whether the input had not arrived: the keys that the player held before are repeated.
+    pub is_missing: bool,
+}
+
+/// The server's report of how early the inputs of a client arrive. It goes into each state for this client, and rules
+/// [`InputClock`](crate::InputClock).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InputReport {
+    /// The newest tick up to which all inputs arrived: they need not be sent again.
+    pub newest: u32,
+    /// The least time from an arrival of an input to its tick since the last report, in quarters of a tick. Negative
+    /// for inputs that came too late.
+    pub margin_quarters: i8,
+}
+
+/// The inputs of one client on the server.
+#[derive(Clone, Debug)]
+pub struct InputBuffer {
+    keys: [Keys; KEPT_TICKS],
+    ticks: [u32; KEPT_TICKS],
+    /// The bits that a missing input does not repeat, such as a jump.
+    once: Keys,
+    newest: Option<u32>,
+    /// The newest tick up to which no input is missing.
+    complete: Option<u32>,
+    last: Keys,
+    least_margin: Option<f64>,
+    missed: u64,
+}
+
+impl InputBuffer {
+    /// Returns a buffer without inputs. `once` has the bits of keys that act when they go down: they are not repeated
+    /// for a missing input.
+    #[must_use]
+    pub const fn new(once: Keys) -> Self {
+        Self {
+            keys: [0; KEPT_TICKS],
+            ticks: [0; KEPT_TICKS],
+            once,
+            newest: None,
+            complete: None,
+            last: 0,
+            least_margin: None,
+            missed: 0,
+        }
+    }
+
+    /// Reads a message that arrived when the server was at `now`, a tick with its fraction. Inputs for ticks that are
+    /// played, or more than 48 ticks ahead, are dropped, but count for the report.
+    ///
+    /// # Errors
+    ///
+    /// [`StateReadError`] if the message is cut or has more than its inputs. Inputs before the defect may be applied.
+    pub fn read(&mut self, message: &[u8], now: f64) -> Result<(), StateReadError> {
+        let mut reader = BitReader::new(message);
+        let (low, count) = (reader.read(16)?, reader.read(5)? + 1);
+        let newest = nearest(low, now.max(0.0) as u32);
+        // A client repeats its inputs from the first one on that is not confirmed: this message has the first one.
+        self.complete = self.complete.or(Some(newest.saturating_sub(count)));
+        let mut keys = reader.read(32)?;
+        self.add(newest, keys, now);
+        for age in 1..count {
+            if !reader.read_bit()? {
+                keys = reader.read(32)?;
+            }
+            if let Some(tick) = newest.checked_sub(age) {
+                self.add(tick, keys, now);
+            }
+        }
+        if reader.is_at_padding() { Ok(()) } else { Err(StateReadError::OutOfRange) }
+    }
+
+    fn add(&mut self, tick: u32, keys: Keys, now: f64) {
+        let margin = f64::from(tick) - now;
+        if tick == 0 || margin > MAX_AHEAD || self.has(tick) || margin < -(MAX_INPUTS as f64) {
+            return;
+        }
+        self.least_margin = Some(self.least_margin.map_or(margin, |least| least.min(margin)));
+        self.newest = self.newest.max(Some(tick));
+        let index = tick as usize % KEPT_TICKS;
+        if let (Some(kept), Some(kept_tick)) = (self.keys.get_mut(index), self.ticks.get_mut(index)) {
+            (*kept, *kept_tick) = (keys, tick);
+        }
+    }
+
+    fn has(&self, tick: u32) -> bool {
+        self.ticks.get(tick as usize % KEPT_TICKS).is_some_and(|kept| *kept == tick && tick > 0)
+    }
+
+    /// Returns the keys of a tick, which the server plays now. Each tick is to be asked for once, in their order.
+    pub fn keys(&mut self, tick: u32) -> TickKeys {
+        if self.has(tick) {
+            self.last = self.keys.get(tick as usize % KEPT_TICKS).copied().unwrap_or(0);
+            return TickKeys { keys: self.last, is_missing: false };
+        }
+        self.missed += 1;
+        TickKeys { keys: self.last & !self.once, is_missing: true }
+    }
+
+    /// Returns how many ticks were played without their input.
+    #[must_use]
+    pub const fn missed(&self) -> u64 {
+        self.missed
+    }
+
+    /// Returns the report for the client, once for each state that is sent. `None` if no input arrived since the last
+    /// one.
+    pub fn report(&mut self) -> Option<InputReport> {
+        let newest = self.newest?;
+        let margin = self.least_margin.take()?;
+        let quarters = libm::floor(margin * QUARTERS).clamp(f64::from(i8::MIN), f64::from(i8::MAX));
+        let mut complete = self.complete.unwrap_or(newest);
+        while complete < newest && (self.has(complete + 1) || newest - complete > MAX_INPUTS as u32) {
+            complete += 1;
+        }
+        self.complete = Some(complete);
+        Some(InputReport { newest: complete, margin_quarters: quarters as i8 })
+    }
+}
+
+/// Returns the tick with these lowest 16 bits that is nearest to another one.
+fn nearest(low: u32, to: u32) -> u32 {
+    let ahead = (low as u16).wrapping_sub(to as u16) as i16;
+    to.saturating_add_signed(i32::from(ahead))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn inputs_come_back(keys in prop::collection::vec(0..4_u32, 1..40), first in 1..200_000_u32) {
+            let (mut log, mut buffer) = (InputLog::new(), InputBuffer::new(0));
+            (first..).zip(&keys).for_each(|(tick, keys)| log.push(tick, *keys));
+            let mut buf = [0xff; MAX_INPUT_BYTES];
+            let length = log.write(&mut buf);
+            buffer.read(&buf[..length], f64::from(first)).unwrap();
+            for (tick, keys) in (first..).zip(&keys).skip(keys.len().saturating_sub(MAX_INPUTS)) {
+                if tick - first <= 32 {
+                    prop_assert_eq!(buffer.keys(tick), TickKeys { keys: *keys, is_missing: false });
+                }
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200), now in 0.0..1e6_f64) {
+            let mut buffer = InputBuffer::new(0);
+            let _ = buffer.read(&bytes, now);
+            let _ = buffer.report();
+        }
+    }
+
+    #[test]
+    fn missing_input_repeats_held_keys_but_no_others() {
+        let (mut log, mut buffer) = (InputLog::new(), InputBuffer::new(0b10));
+        log.push(7, 0b11);
+        let mut buf = [0; MAX_INPUT_BYTES];
+        let length = log.write(&mut buf);
+        buffer.read(&buf[..length], 5.0).unwrap();
+        assert_eq!(buffer.keys(7), TickKeys { keys: 0b11, is_missing: false });
+        assert_eq!(buffer.keys(8), TickKeys { keys: 0b01, is_missing: true });
+        assert_eq!(buffer.missed(), 1);
+    }
+
+    #[test]
+    fn report_has_the_least_margin_and_confirms_without_gaps() {
+        let (mut log, mut buffer) = (InputLog::new(), InputBuffer::new(0));
+        let mut buf = [0; MAX_INPUT_BYTES];
+        for (tick, now) in [(100, 97.5), (101, 99.5), (102, 101.75)] {
+            log.push(tick, 0);
+            let length = log.write(&mut buf);
+            // The second message is lost; the third one repeats its input.
+            if tick != 101 {
+                buffer.read(&buf[..length], now).unwrap();
+            }
+        }
+        assert_eq!(buffer.report(), Some(InputReport { newest: 102, margin_quarters: -3 }));
+        assert_eq!(buffer.report(), None);
+    }
+
+    #[test]
+    fn inputs_of_the_far_future_are_dropped() {
+        let (mut log, mut buffer) = (InputLog::new(), InputBuffer::new(0));
+        log.push(500, 1);
+        let mut buf = [0; MAX_INPUT_BYTES];
+        let length = log.write(&mut buf);
+        buffer.read(&buf[..length], 100.0).unwrap();
+        assert_eq!(buffer.report(), None);
+        assert!(buffer.keys(500).is_missing);
+    }
+}

@@ -1,0 +1,259 @@
+//! The timeline of a client: how far behind the newest state it plays, so that the next one is there in time (§6.6).
+
+use alloc::vec;
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use crate::pose::TickRate;
+
+/// The time over which arrivals are remembered.
+const WINDOW: i64 = 10_000_000;
+/// The most arrivals that are remembered: 10 s at 64 states a second.
+const KEPT_ARRIVALS: usize = 640;
+/// The share of arrivals that may be too late, in thousandths.
+const LATE_PER_MILLE: usize = 10;
+/// The least delay, in hundredths of the time between two states.
+const LEAST_INTERVALS: i64 = 120;
+/// The frame that is added to the delay: arrivals are seen once a frame.
+const FRAME: i64 = 16_667;
+/// The most that the timeline deviates from the speed of time, in thousandths.
+const MAX_DILATION_PER_MILLE: i64 = 50;
+/// The time in which a deviation is corrected, as far as the limit allows.
+const CORRECTION_TIME: i64 = 1_000_000;
+/// The deviation above which the timeline jumps.
+const MAX_DEVIATION: i64 = 500_000;
+/// A pause of arrivals that counts as an outage: it says nothing of the next ones.
+const OUTAGE: i64 = 500_000;
+
+/// An arrival: when, and how late the state before it was replaced.
+#[derive(Clone, Copy, Debug)]
+struct StateArrival {
+    at: i64,
+    /// The delay of this state: its arrival less its time at the server.
+    delay: i64,
+    /// The delay that a timeline needs to have to show the state before until this one arrived.
+    need: i64,
+}
+
+/// The position of a client in the server's time. All times are since one moment that the game chooses.
+///
+/// The timeline runs at 95 to 105 % of real time. It jumps only at the first state and beyond 500 ms.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use slipgate_sync::{PlayoutClock, TickRate};
+///
+/// let mut clock = PlayoutClock::new(TickRate { per_second: 60, between_states: 3 });
+/// let mut now = Duration::ZERO;
+/// for state in 1..=100_u32 {
+///     now = Duration::from_millis(50) * state + Duration::from_millis(80);
+///     clock.on_state(3 * state, now);
+///     clock.advance(now);
+/// }
+/// // 1.2 times the interval of 50 ms, and a frame.
+/// assert!(clock.delay() >= Duration::from_millis(60) && clock.delay() <= Duration::from_millis(80));
+/// assert!(clock.tick().is_some_and(|tick| tick > 294.0 && tick < 300.0));
+/// ```
+#[derive(Debug)]
+pub struct PlayoutClock {
+    rate: TickRate,
+    arrivals: Vec<StateArrival>,
+    /// The oldest entry of `arrivals`, which is replaced next, once all are used.
+    next: usize,
+    sorted: Vec<i64>,
+    newest: Option<(u32, i64)>,
+    /// How far the timeline shall be behind the clock, in microseconds; the server's time has another origin.
+    target: i64,
+    /// The least delay in the window: of the quickest schedule.
+    quickest: i64,
+    /// The position in the server's time, and when it was there.
+    position: Option<(i64, i64)>,
+    jumps: u32,
+}
+
+impl PlayoutClock {
+    /// Returns a clock without a position.
+    #[must_use]
+    pub fn new(rate: TickRate) -> Self {
+        Self {
+            rate,
+            arrivals: Vec::with_capacity(KEPT_ARRIVALS),
+            next: 0,
+            sorted: vec![0; KEPT_ARRIVALS],
+            newest: None,
+            target: 0,
+            quickest: 0,
+            position: None,
+            jumps: 0,
+        }
+    }
+
+    /// Notes that a state of the server's tick arrived at `now`. States that come late or twice are ignored.
+    pub fn on_state(&mut self, tick: u32, now: Duration) {
+        let now = micros(now);
+        let Some((before, arrived)) = self.newest else {
+            self.newest = Some((tick, now));
+            let delay = now - self.time_of(tick);
+            (self.quickest, self.target) = (delay, delay + self.least_delay() + FRAME);
+            return;
+        };
+        if tick <= before {
+            return;
+        }
+        self.newest = Some((tick, now));
+        let (delay, need) = (now - self.time_of(tick), now - self.time_of(before));
+        // The needs of an outage, and of a server that stopped sending, say nothing of the next states.
+        if now - arrived <= OUTAGE {
+            self.remember(StateArrival { at: now, delay, need });
+        }
+        self.update_target(now);
+    }
+
+    /// Moves the timeline on. Returns the tick, with its fraction, that is to be shown now; `None` before the first
+    /// state.
+    pub fn advance(&mut self, now: Duration) -> Option<f64> {
+        let now = micros(now);
+        self.newest?;
+        let target = now - self.target;
+        let (position, at) = self.position.unwrap_or((target, now));
+        let passed = (now - at).max(0);
+        let deviation = target - (position + passed);
+        let next = if deviation.abs() > MAX_DEVIATION {
+            self.jumps += 1;
+            target
+        } else {
+            let most = passed * MAX_DILATION_PER_MILLE / 1000;
+            let correction = (deviation * passed / CORRECTION_TIME).clamp(-most, most);
+            position + passed + correction
+        };
+        self.position = Some((next, now));
+        self.tick()
+    }
+
+    /// Returns the tick of the last [`advance`](Self::advance), with its fraction.
+    #[must_use]
+    pub fn tick(&self) -> Option<f64> {
+        self.position.map(|(position, _)| position as f64 * f64::from(self.rate.per_second) / 1e6)
+    }
+
+    /// Returns the newest tick that arrived.
+    #[must_use]
+    pub fn newest_tick(&self) -> Option<u32> {
+        self.newest.map(|(tick, _)| tick)
+    }
+
+    /// Returns whether the timeline is beyond the newest state: nothing new can be shown.
+    #[must_use]
+    pub fn is_starved(&self) -> bool {
+        let newest = self.newest_tick().map_or(0.0, f64::from);
+        self.tick().is_some_and(|tick| tick > newest)
+    }
+
+    /// Returns how far the timeline is behind the quickest arrivals of the last 10 s.
+    #[must_use]
+    pub fn delay(&self) -> Duration {
+        let behind = self.position.map_or(0, |(position, at)| at - self.quickest - position);
+        Duration::from_micros(behind.max(0) as u64)
+    }
+
+    /// Returns how often the timeline jumped.
+    #[must_use]
+    pub const fn jumps(&self) -> u32 {
+        self.jumps
+    }
+
+    fn time_of(&self, tick: u32) -> i64 {
+        i64::from(tick) * 1_000_000 / i64::from(self.rate.per_second.max(1))
+    }
+
+    fn least_delay(&self) -> i64 {
+        self.time_of(self.rate.between_states) * LEAST_INTERVALS / 100
+    }
+
+    fn remember(&mut self, arrival: StateArrival) {
+        if self.arrivals.len() < KEPT_ARRIVALS {
+            self.arrivals.push(arrival);
+        } else if let Some(oldest) = self.arrivals.get_mut(self.next) {
+            *oldest = arrival;
+            self.next = (self.next + 1) % KEPT_ARRIVALS;
+        }
+    }
+
+    fn update_target(&mut self, now: i64) {
+        let recent = self.arrivals.iter().filter(|arrival| now - arrival.at <= WINDOW);
+        let mut count = 0;
+        for (slot, arrival) in self.sorted.iter_mut().zip(recent.clone()) {
+            *slot = arrival.need;
+            count += 1;
+        }
+        let Some(quickest) = recent.map(|arrival| arrival.delay).min() else { return };
+        self.quickest = quickest;
+        let needs = self.sorted.get_mut(..count).unwrap_or(&mut []);
+        let rank = (count * (1000 - LATE_PER_MILLE)).div_ceil(1000).saturating_sub(1);
+        let need = if needs.is_empty() { 0 } else { *needs.select_nth_unstable(rank).1 };
+        self.target = need.max(quickest + self.least_delay()) + FRAME;
+    }
+}
+
+/// Returns a time in microseconds. Times beyond 292,000 years are cut.
+pub(crate) fn micros(time: Duration) -> i64 {
+    i64::try_from(time.as_micros()).unwrap_or(i64::MAX / 4).min(i64::MAX / 4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RATE: TickRate = TickRate { per_second: 60, between_states: 3 };
+
+    fn at(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    #[test]
+    fn timeline_deviates_by_at_most_5_percent() {
+        let mut clock = PlayoutClock::new(RATE);
+        let mut before = None;
+        for millis in 0..20_000_u64 {
+            // The path gets slower by 200 ms after 10 s.
+            let delay = if millis < 10_000 { 50 } else { 250 };
+            if millis % 50 == 0 && millis > delay {
+                clock.on_state(((millis - delay) * 60 / 1000) as u32, at(millis));
+            }
+            let Some(tick) = clock.advance(at(millis)) else { continue };
+            if let Some(before) = before {
+                let speed: f64 = (tick - before) / 0.06;
+                assert!((0.949..=1.051).contains(&speed), "{speed} at {millis} ms");
+            }
+            before = Some(tick);
+        }
+        assert_eq!(clock.jumps(), 0);
+    }
+
+    #[test]
+    fn outage_is_no_reason_for_a_longer_delay() {
+        let mut clock = PlayoutClock::new(RATE);
+        for state in (1..400_u32).filter(|state| !(200..240).contains(state)) {
+            clock.on_state(3 * state, at(u64::from(state) * 50 + 30));
+            clock.advance(at(u64::from(state) * 50 + 30));
+        }
+        assert!(clock.delay() < at(80), "{:?}", clock.delay());
+        assert_eq!(clock.jumps(), 0);
+    }
+
+    #[test]
+    fn clock_of_another_origin_makes_no_difference() {
+        let run = |origin: u64| {
+            let mut clock = PlayoutClock::new(RATE);
+            for state in 1..100_u32 {
+                clock.on_state(9000 + 3 * state, at(origin + u64::from(state) * 50));
+                clock.advance(at(origin + u64::from(state) * 50));
+            }
+            clock.tick().unwrap()
+        };
+        assert!((run(0) - run(1_000_000)).abs() < 1e-3);
+    }
+}

@@ -1,0 +1,288 @@
+//! Prediction: a client simulates ahead of the server with its own inputs, and repeats corrected ticks (§6.9).
+
+use crate::inputs::Keys;
+
+/// The saves that a predictor asks for, each a whole world, and the most ticks that can be repeated.
+pub const MAX_SAVES: usize = 64;
+/// The most steps between two calls of [`Predictor::on_frame`]; the others follow in the next frame.
+const STEPS_PER_FRAME: u32 = 16;
+
+/// The next task of a game that predicts. An order stays until [`Predictor::obeyed`] is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PredictOrder {
+    /// Put the whole world back to a save.
+    Restore {
+        /// The number of the save, below [`MAX_SAVES`].
+        save: usize,
+    },
+    /// Set the server's states of this tick into the world.
+    Correct {
+        /// The tick.
+        tick: u32,
+    },
+    /// Save the whole world: everything that a step reads.
+    Save {
+        /// The number of the save, below [`MAX_SAVES`].
+        save: usize,
+    },
+    /// Simulate one tick.
+    Step {
+        /// The tick that the world has afterwards.
+        tick: u32,
+        /// The own keys.
+        keys: Keys,
+        /// Whether this tick was simulated before: without sounds and effects.
+        is_repeated: bool,
+    },
+}
+
+/// The next thing to do at the tick of the world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OrderStage {
+    Restore,
+    Correct,
+    Save,
+    Step,
+}
+
+/// Orders a game to step, save and repeat, so that its world is at the tick of its newest input.
+///
+/// # Examples
+///
+/// ```
+/// use slipgate_sync::{MAX_SAVES, PredictOrder, Predictor};
+///
+/// // A world that is a sum of all inputs.
+/// let (mut world, mut saves) = (0_u32, [0; MAX_SAVES]);
+/// let mut predictor = Predictor::new(100);
+/// let mut frame = |predictor: &mut Predictor, corrected: u32| {
+///     predictor.on_frame();
+///     while let Some(order) = predictor.order() {
+///         match order {
+///             PredictOrder::Restore { save } => world = saves[save],
+///             PredictOrder::Correct { .. } => world = corrected,
+///             PredictOrder::Save { save } => saves[save] = world,
+///             PredictOrder::Step { keys, .. } => world += keys,
+///         }
+///         predictor.obeyed();
+///     }
+///     world
+/// };
+/// (101..=105).for_each(|tick| predictor.push(tick, 1));
+/// assert_eq!(frame(&mut predictor, 0), 5);
+/// // The server had 12 at tick 102, not 2.
+/// assert!(predictor.correct(102));
+/// assert_eq!(frame(&mut predictor, 12), 15);
+/// ```
+#[derive(Debug)]
+pub struct Predictor {
+    /// The tick of the world.
+    world: u32,
+    /// The tick of the newest input.
+    newest: u32,
+    /// The newest tick that was ever simulated.
+    simulated: u32,
+    /// The oldest tick with a save.
+    oldest: u32,
+    keys: [Keys; MAX_SAVES],
+    stage: OrderStage,
+    correction: Option<u32>,
+    steps_left: u32,
+    repeated: u64,
+}
+
+impl Predictor {
+    /// Returns a predictor for a world that is at this tick. The first order is to save it.
+    #[must_use]
+    pub const fn new(tick: u32) -> Self {
+        Self {
+            world: tick,
+            newest: tick,
+            simulated: tick,
+            oldest: tick,
+            keys: [0; MAX_SAVES],
+            stage: OrderStage::Save,
+            correction: None,
+            steps_left: STEPS_PER_FRAME,
+            repeated: 0,
+        }
+    }
+
+    /// Adds the own keys of the next tick. Returns whether they were taken: a tick that is not the next one, and one
+    /// that is [`MAX_SAVES`] or more ticks ahead of the world, is refused.
+    pub fn push(&mut self, tick: u32, keys: Keys) -> bool {
+        if tick != self.newest + 1 || tick - self.world >= MAX_SAVES as u32 {
+            return false;
+        }
+        if let Some(kept) = self.keys.get_mut(tick as usize % MAX_SAVES) {
+            *kept = keys;
+        }
+        self.newest = tick;
+        true
+    }
+
+    /// Demands that the world is put back to a tick, corrected by the server's states, and simulated again. Call it
+    /// only if quantised states differ. Returns false if no save of the tick is left, or if a later
+    /// correction is due already.
+    pub fn correct(&mut self, tick: u32) -> bool {
+        let is_kept = (self.oldest..=self.simulated).contains(&tick) && self.simulated - tick < MAX_SAVES as u32;
+        if !is_kept || self.correction.is_some_and(|due| due >= tick) {
+            return false;
+        }
+        // The save of the world's own tick may not be written yet.
+        if tick > self.world || (tick == self.world && self.stage == OrderStage::Save) {
+            return false;
+        }
+        self.correction = Some(tick);
+        self.stage = OrderStage::Restore;
+        true
+    }
+
+    /// Starts a frame: up to 16 more steps are ordered.
+    pub const fn on_frame(&mut self) {
+        self.steps_left = STEPS_PER_FRAME;
+    }
+
+    /// Returns what is to be done now. The same order is returned until [`obeyed`](Self::obeyed) is called. `None` if
+    /// the world is at the newest input, or this frame had its steps.
+    #[must_use]
+    pub fn order(&self) -> Option<PredictOrder> {
+        let save = |tick: u32| tick as usize % MAX_SAVES;
+        match (self.stage, self.correction) {
+            (OrderStage::Restore, Some(tick)) => Some(PredictOrder::Restore { save: save(tick) }),
+            (OrderStage::Correct, Some(tick)) => Some(PredictOrder::Correct { tick }),
+            (OrderStage::Save, _) => Some(PredictOrder::Save { save: save(self.world) }),
+            _ if self.world == self.newest || self.steps_left == 0 => None,
+            _ => {
+                let tick = self.world + 1;
+                let keys = self.keys.get(save(tick)).copied().unwrap_or(0);
+                Some(PredictOrder::Step { tick, keys, is_repeated: tick <= self.simulated })
+            }
+        }
+    }
+
+    /// Notes that the present order is obeyed.
+    pub fn obeyed(&mut self) {
+        let Some(order) = self.order() else { return };
+        match order {
+            PredictOrder::Restore { .. } => {
+                self.world = self.correction.unwrap_or(self.world);
+                self.stage = OrderStage::Correct;
+            }
+            PredictOrder::Correct { .. } => (self.correction, self.stage) = (None, OrderStage::Save),
+            PredictOrder::Save { .. } => self.stage = OrderStage::Step,
+            PredictOrder::Step { tick, is_repeated, .. } => {
+                self.repeated += u64::from(is_repeated);
+                (self.world, self.stage) = (tick, OrderStage::Save);
+                self.simulated = self.simulated.max(tick);
+                self.oldest = self.oldest.max((self.simulated + 1).saturating_sub(MAX_SAVES as u32));
+                self.steps_left -= 1;
+            }
+        }
+    }
+
+    /// Returns the tick of the world.
+    #[must_use]
+    pub const fn tick(&self) -> u32 {
+        self.world
+    }
+
+    /// Returns how many ticks were simulated again.
+    #[must_use]
+    pub const fn repeated(&self) -> u64 {
+        self.repeated
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A world in which each step depends on all inputs before.
+    #[derive(Clone, Copy, Default, PartialEq, Debug)]
+    struct World(u64);
+
+    impl World {
+        fn step(&mut self, keys: Keys) {
+            self.0 = self.0.wrapping_mul(31).wrapping_add(u64::from(keys) + 1);
+        }
+    }
+
+    struct Game {
+        world: World,
+        saves: [World; MAX_SAVES],
+        steps: u32,
+    }
+
+    impl Game {
+        fn obey(&mut self, predictor: &mut Predictor, truth: impl Fn(u32) -> World) {
+            while let Some(order) = predictor.order() {
+                assert_eq!(predictor.order(), Some(order), "an order stays until it is obeyed");
+                match order {
+                    PredictOrder::Restore { save } => self.world = self.saves[save],
+                    PredictOrder::Correct { tick } => self.world = truth(tick),
+                    PredictOrder::Save { save } => self.saves[save] = self.world,
+                    PredictOrder::Step { keys, .. } => {
+                        self.steps += 1;
+                        self.world.step(keys);
+                    }
+                }
+                predictor.obeyed();
+            }
+        }
+    }
+
+    fn truth(tick: u32, late: u32) -> World {
+        let mut world = World(7);
+        (1..=tick).for_each(|tick| world.step(if tick <= late { 9 } else { tick }));
+        world
+    }
+
+    #[test]
+    fn corrected_world_equals_one_that_knew_all_inputs() {
+        let mut game = Game { world: World(7), saves: [World(0); MAX_SAVES], steps: 0 };
+        let mut predictor = Predictor::new(0);
+        for tick in 1..=200_u32 {
+            assert!(predictor.push(tick, tick));
+            if tick % 7 == 0 && tick > 20 {
+                assert!(predictor.correct(tick - 20), "tick {tick}");
+            }
+            // The server had other inputs in the ticks up to 100.
+            for _ in 0..3 {
+                predictor.on_frame();
+                game.obey(&mut predictor, |tick| truth(tick, 100));
+            }
+            assert_eq!(predictor.tick(), tick);
+        }
+        assert_eq!(game.world, truth(200, 100));
+        assert!(predictor.repeated() > 400);
+    }
+
+    #[test]
+    fn frame_has_at_most_16_steps_and_none_is_dropped() {
+        let mut game = Game { world: World(7), saves: [World(0); MAX_SAVES], steps: 0 };
+        let mut predictor = Predictor::new(0);
+        (1..=40).for_each(|tick| assert!(predictor.push(tick, tick)));
+        for expected in [16, 32, 40, 40] {
+            predictor.on_frame();
+            game.obey(&mut predictor, |_| World(0));
+            assert_eq!(game.steps, expected);
+        }
+        assert_eq!(game.world, truth(40, 0));
+    }
+
+    #[test]
+    fn corrections_of_forgotten_and_future_ticks_are_refused() {
+        let mut game = Game { world: World(7), saves: [World(0); MAX_SAVES], steps: 0 };
+        let mut predictor = Predictor::new(0);
+        for tick in 1..=100 {
+            predictor.push(tick, tick);
+            predictor.on_frame();
+            game.obey(&mut predictor, |_| World(0));
+        }
+        assert!(!predictor.correct(36) && !predictor.correct(101));
+        assert!(predictor.correct(37));
+        assert!(!predictor.correct(37), "a correction that is due already");
+        assert!(!predictor.push(110, 0));
+    }
+}
