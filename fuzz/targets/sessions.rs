@@ -29,7 +29,7 @@ const ORDERED: ChannelId = ChannelId(0);
 const HONEST: usize = 2;
 const TURN: Duration = Duration::from_millis(10);
 /// Turns after the script in which the last messages of the honest clients return.
-const LAST_TURNS: usize = 30;
+const LAST_TURNS: usize = 8;
 /// Turns after which a message of an honest client has returned, whatever the malicious client sends in between.
 const MAX_REPLY_TURNS: usize = 4;
 /// The messages that one packet releases: those in it, and a window of each channel.

@@ -37,6 +37,7 @@ mod shards;
 mod stats;
 #[cfg(target_os = "linux")]
 mod syscalls;
+mod time_slice;
 mod waker;
 
 use std::io;
@@ -72,6 +73,7 @@ pub use self::overflow::Overflow;
 pub use self::poll::{Wakeup, poll_coalesced};
 pub use self::shards::Steering;
 pub use self::stats::{SocketErrorKind, SocketStats};
+pub use self::time_slice::{shorten_time_slice, time_slice};
 pub use self::waker::Waker;
 
 /// The number of reads after which the kernel's drop counters are read, because they count modulo 2^32. A wrap is

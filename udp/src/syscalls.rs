@@ -1,4 +1,5 @@
-//! The batched system calls: `recvmmsg`, and `sendmmsg` with or without `UDP_SEGMENT`.
+//! The batched system calls: `recvmmsg`, and `sendmmsg` with or without `UDP_SEGMENT`; and those that the standard
+//! library lacks.
 //!
 //! The only unsafe code of the crate. It knows addresses and buffers; callers interpret errors.
 
@@ -9,6 +10,7 @@ use std::mem::{self, MaybeUninit};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
+use std::time::Duration;
 
 use libc::{c_int, c_uint, c_void, iovec, mmsghdr, sockaddr_in, sockaddr_in6, socklen_t};
 
@@ -252,6 +254,56 @@ pub(super) fn used_heap_bytes() -> u32 {
 pub(super) fn return_free_heap() {
     // SAFETY: it changes only memory that is free, under the allocator's locks.
     unsafe { libc::malloc_trim(0) };
+}
+
+/// The scheduling attributes of a thread: the first version of the kernel's `sched_attr`, 48 bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct SchedulingAttributes {
+    bytes: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    /// The time slice in nanoseconds, for the usual policy, from Linux 6.12 on; 0 before.
+    runtime: u64,
+    deadline: u64,
+    period: u64,
+}
+
+/// Returns the time slice of this thread, `None` if the kernel does not tell or the thread has another policy than the
+/// usual one.
+pub(super) fn time_slice() -> Option<Duration> {
+    let attributes = scheduling_attributes().ok()?;
+    let is_usual = attributes.policy == libc::SCHED_OTHER.cast_unsigned();
+    (is_usual && attributes.runtime > 0).then(|| Duration::from_nanos(attributes.runtime))
+}
+
+/// Sets the time slice of this thread, unless it has a shorter one.
+///
+/// # Errors
+/// `Unsupported` if the kernel tells no slice, or the thread has another policy than the usual one; otherwise the error
+/// of the system call.
+pub(super) fn shorten_time_slice(slice: Duration) -> io::Result<()> {
+    let present = time_slice().ok_or(io::ErrorKind::Unsupported)?;
+    if present <= slice {
+        return Ok(());
+    }
+    let attributes = SchedulingAttributes { runtime: slice.as_nanos() as u64, ..scheduling_attributes()? };
+    let this_thread: libc::pid_t = 0;
+    // SAFETY: the kernel reads as many bytes as `bytes` says, which are those of the struct.
+    let result = unsafe { libc::syscall(libc::SYS_sched_setattr, this_thread, &raw const attributes, 0 as c_uint) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+fn scheduling_attributes() -> io::Result<SchedulingAttributes> {
+    let bytes = size_of::<SchedulingAttributes>() as c_uint;
+    let mut attributes = SchedulingAttributes::default();
+    let this_thread: libc::pid_t = 0;
+    // SAFETY: the kernel writes at most `bytes` bytes, which are those of the struct. All bit patterns are valid.
+    let result =
+        unsafe { libc::syscall(libc::SYS_sched_getattr, this_thread, &raw mut attributes, bytes, 0 as c_uint) };
+    if result == 0 { Ok(attributes) } else { Err(io::Error::last_os_error()) }
 }
 
 fn empty_header() -> mmsghdr {

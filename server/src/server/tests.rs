@@ -19,6 +19,7 @@ use slipgate_session::channel::transfer::Transfer;
 use slipgate_session::channel::{ChannelConfig, Kind, Layout};
 use slipgate_session::congestion::BytesPerSecond;
 use slipgate_session::connection::Memory;
+use slipgate_udp::time_slice;
 
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Metadata, Subscriber};
@@ -85,6 +86,19 @@ fn panic_of(game: impl FnOnce(Server) + Send + 'static) -> &'static str {
     let game = || tracing::subscriber::with_default(BrokenLog, || game(before_a_log_line()));
     let panic = thread::spawn(game).join().unwrap_err();
     panic.downcast_ref::<&str>().unwrap()
+}
+
+#[test]
+fn first_wait_shortens_the_time_slice_of_its_thread() {
+    let slices = thread::spawn(|| {
+        let (mut server, _) = server();
+        let before = time_slice();
+        server.wait(Duration::ZERO).unwrap();
+        (before, time_slice())
+    });
+    let (before, after) = slices.join().unwrap();
+    // Kernels before 6.12 tell no slice.
+    assert!(before.is_none() || after < before, "{before:?}, {after:?}");
 }
 
 #[test]
