@@ -134,6 +134,7 @@ struct ServerReadme;
 pub mod history_file;
 pub mod sharded;
 
+mod filter_changes;
 mod flood_guard;
 mod inbox;
 mod journal;

@@ -38,6 +38,7 @@ use slipgate_udp::{
 };
 
 use crate::ReadLimits;
+use crate::filter_changes::FilterChanges;
 use crate::flood_guard::{DatagramResult, Excess, FloodAction, FloodGuard, ONE_IN, Screening};
 use crate::kernel_filter::KernelFilter;
 use crate::loopback_error::LoopbackError;
@@ -87,6 +88,7 @@ pub struct Server {
     lag: ReceiveLag,
     kernel_filter: KernelFilter,
     flood_guard: FloodGuard,
+    filter_changes: FilterChanges,
     /// The estimated work after which replies leave before more is read, and the work so far of reading datagrams.
     flush_at_work: u64,
     read_work: u64,
@@ -375,7 +377,7 @@ impl Server {
         self.sockets.receive(batch);
         self.now = self.turn.now();
         self.flood_guard.on_read(self.now.monotonic);
-        if self.flood_guard.end_blocks(self.now.monotonic) {
+        if self.flood_guard.end_blocks(self.now.monotonic) || self.filter_changes.is_due() {
             self.block_senders();
         }
         self.is_drained = self.sockets.is_drained();
@@ -472,8 +474,12 @@ impl Server {
         }
     }
 
-    /// Lets the kernel drop the datagrams of the senders that are blocked now.
+    /// Lets the kernel drop the datagrams of the senders that are blocked now. A change that would come too soon is made
+    /// before a later read; until then the server drops these datagrams itself.
     fn block_senders(&mut self) {
+        if !self.filter_changes.take(self.now.monotonic) {
+            return;
+        }
         let senders = self.flood_guard.blocked();
         let refused = block_in_kernel(&senders, |senders| self.sockets.block_senders(senders));
         self.flood_guard.set_refused(&refused);

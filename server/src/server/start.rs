@@ -18,6 +18,7 @@ use slipgate_session::server::UplinkLock;
 use slipgate_udp::{SendBatch, Sockets};
 
 use super::Server;
+use crate::filter_changes::FilterChanges;
 use crate::flood_guard::FloodGuard;
 use crate::history_file::HistoryFile;
 use crate::journal::FileJournal;
@@ -124,6 +125,7 @@ impl Server {
             lag: ReceiveLag::new(now.monotonic),
             kernel_filter,
             flood_guard: FloodGuard::default(),
+            filter_changes: FilterChanges::default(),
             flush_at_work: 0,
             read_work: 0,
             max_wait: Duration::MAX,

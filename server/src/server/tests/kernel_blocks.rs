@@ -75,6 +75,20 @@ fn refusal_for_one_address_family_marks_none_of_the_other() {
     }
 }
 
+#[test]
+fn change_of_the_kernel_list_that_was_put_off_is_made_by_a_later_read() {
+    let (mut server, _) = server();
+    let at = |millis: u64| Now { monotonic: Instant::from_start(Duration::from_millis(millis)), ..at(5) };
+    server.begin_still_turn(at(5000));
+    (0..100).for_each(|_| server.block_senders());
+    assert!(server.filter_changes.is_due());
+    for (millis, is_due) in [(5001, true), (5016, false)] {
+        server.begin_still_turn(at(millis));
+        assert!(Inbox::default().next(&mut server).is_none());
+        assert_eq!(server.filter_changes.is_due(), is_due, "the read after {millis} ms");
+    }
+}
+
 /// A server in a turn whose time stands still, and a stranger that sends one datagram before each wait.
 struct Waits {
     server: Server,
