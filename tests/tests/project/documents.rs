@@ -104,6 +104,29 @@ fn tests_named_in_the_hardening_document_exist() {
     assert!(missing.is_empty(), "no test functions: {missing:?}");
 }
 
+#[test]
+fn each_finding_names_tests_that_exist() {
+    let document = fs::read_to_string(root().join("tests/findings.md")).unwrap();
+    let tests = test_functions();
+    let mut labels = BTreeSet::new();
+    for row in document.lines() {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let [_, label, finding, named, ..] = cells[..] else { continue };
+        let Some((_, number)) = label.split_once('-').filter(|(kind, _)| ["S", "K", "U", "T"].contains(kind)) else {
+            continue;
+        };
+        assert!(number.parse::<u32>().is_ok() && !finding.is_empty(), "{row}");
+        let names: Vec<_> = quoted(named).filter(|word| word.matches('_').count() >= 2).collect();
+        let unknown: Vec<_> = names.iter().filter(|name| !tests.contains(**name)).collect();
+        assert!(unknown.is_empty(), "{label}: no test functions: {unknown:?}");
+        assert!(!names.is_empty() || named.starts_with("none: "), "{label} has no test");
+        labels.insert(label.to_owned());
+    }
+    let expected = [("S", 14), ("K", 9), ("U", 12), ("T", 13)];
+    let expected = expected.iter().flat_map(|(kind, count)| (1..=*count).map(move |number| format!("{kind}-{number}")));
+    assert_eq!(labels, expected.collect());
+}
+
 /// Returns whether a file or a folder, as the last column of the table of attacks names it, has tests.
 fn has_tests(name: &str) -> bool {
     let folders = ["", "protocol/netcode/src", "tests/tests/simulation"].map(|folder| root().join(folder));

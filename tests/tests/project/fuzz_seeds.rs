@@ -1,4 +1,5 @@
-//! The seeds of the fuzz targets: each target has some, and each seed belongs to a target.
+//! The seeds of the fuzz targets: each target has some, and each seed belongs to a target. The README says how much of
+//! what a minute of fuzzing reaches they reach.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -60,5 +61,31 @@ fn readme_and_manifest_name_each_fuzz_target() {
         let rows = readme.lines().filter(|line| line.starts_with(&format!("| `{target}` |"))).count();
         assert!(rows >= 3, "{target} has {rows} rows in fuzz/README.md");
         assert!(manifest.contains(&format!("name = \"{target}\"")), "{target} is no binary");
+    }
+}
+
+/// The targets that reach all their code with the seeds of the specifications, so that the fuzzer finds few others.
+const WITHOUT_FOUND_SEEDS: [&str; 2] = ["address", "reliable_header"];
+/// Seeds of a target that the fuzzer found, at least.
+const MIN_FOUND: usize = 10;
+/// The minimum of the code that the seeds reach, in percent of what one more minute of fuzzing reaches.
+const MIN_CODE: f64 = 50.0;
+
+#[test]
+fn seeds_reach_half_of_what_the_fuzzer_finds() {
+    let readme = fs::read_to_string(root().join("fuzz/README.md")).unwrap();
+    let (_, table) = readme.split_once("| target | code before | code now |").unwrap();
+    let (table, _) = table.split_once("\n\n").unwrap();
+    let seeds = seeds();
+    for target in targets().iter().filter(|target| !WITHOUT_FOUND_SEEDS.contains(&target.as_str())) {
+        let found = seeds[target].values().flatten().filter(|name| name.starts_with("found-")).count();
+        assert!(
+            found >= MIN_FOUND,
+            "{target} has {found} seeds that the fuzzer found; fuzz/README.md says how to add some"
+        );
+        let row = table.lines().find(|line| line.starts_with(&format!("| `{target}` |")));
+        let row = row.unwrap_or_else(|| panic!("{target} has no row with the code that its seeds reach"));
+        let now = row.split('|').nth(3).and_then(|cell| cell.trim().strip_suffix(" %")?.parse::<f64>().ok());
+        assert!(now.is_some_and(|now| now >= MIN_CODE), "{target}: its seeds reach too little: {row}");
     }
 }

@@ -1,8 +1,9 @@
-//! Fast paths with a long round trip are filled, with more than a thousand packets in flight.
+//! Fast paths with a long round trip are filled, with more than a thousand packets in flight, and soon after the start.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use slipgate_session::channel::transfer::Transfer;
 use slipgate_session::channel::{ChannelConfig, ChannelId, Kind, Layout, SendOptions};
 use slipgate_session::connection::ConnectionConfig;
 use slipgate_sim::{Buffer, Conditions, Rate, RateLimit};
@@ -47,5 +48,31 @@ fn fast_path_with_long_rtt_is_filled() {
         println!("{mbit} Mbit/s, {millis} ms: {:.1} %", 100.0 * share);
         // The rate of these paths excludes the headers of UDP and IP, 28 bytes per packet.
         assert!(share > 0.93, "{mbit} Mbit/s, {millis} ms: {share}");
+    }
+}
+
+/// A map leaves for a player behind a satellite (10 Mbit/s, 600 ms) from the first seconds on. An earlier start-up had
+/// sent 2 % of it after three seconds. The goal is the whole map after six.
+#[test]
+fn map_by_satellite_arrives_from_the_first_seconds_on() {
+    const MAP_BYTES: usize = 2 << 20;
+    let layout = Arc::new(Layout::try_from(vec![ChannelConfig::from(Kind::Transfers)]).unwrap());
+    let conditions = Conditions {
+        latency: Duration::from_millis(300),
+        rate: Some(RateLimit { rate: Rate::mbit(10), buffer: Buffer::Time(Duration::from_millis(600)) }),
+        ..Conditions::perfect()
+    };
+    for seed in 0..5 {
+        let mut pair = ConnectionWorld::with(seed, conditions, [&layout, &layout], &ConnectionConfig::default());
+        let transfer = Transfer::new(vec![7; MAP_BYTES]).unwrap();
+        pair.side(End::A).connection.channels.send_transfer(BULK, transfer, 1).unwrap();
+        let mut arrived = Vec::new();
+        for _ in 0..2 {
+            (0..3000).for_each(|_| pair.turn(Duration::from_millis(1)));
+            arrived.push(100.0 * pair.link.up.stats().delivered_bytes as f64 / MAP_BYTES as f64);
+        }
+        println!("seed {seed}: {:.1} % of the map after 3 s, {:.1} % after 6 s, goal 100 %", arrived[0], arrived[1]);
+        assert!(arrived[0] >= 4.0, "seed {seed}: {:.1} % after 3 s", arrived[0]);
+        assert!(arrived[1] >= 75.0, "seed {seed}: {:.1} % after 6 s", arrived[1]);
     }
 }
