@@ -1,15 +1,15 @@
 //! How often the kernel's list of blocked senders changes: eight times at once, and then once per 16 ms.
 //!
 //! Each change compiles a program in the kernel, which takes 0.5 ms for a few senders on a busy machine, and 2 ms for
-//! 64. Senders decide how often the list should change: by a thousand pieces of junk from each of many addresses, or by
-//! packets whose sequence numbers jump ahead beside junk under the same address.
+//! 64. An attacker decides how often the list should change: by a thousand pieces of junk from each of many addresses,
+//! or by packets with sequence numbers that jump ahead beside junk under the same address.
 
 use std::time::Duration;
 
 use slipgate_netcode::time::Instant;
 
-/// The interval of changes: a tick at 60 Hz. A client sends 256 packets in it, and the window that follows them has room
-/// for 768 more.
+/// The interval of changes: a tick at 60 Hz. A client sends 256 packets in it, and the window that follows them has
+/// room for 768 more.
 const INTERVAL: Duration = Duration::from_millis(16);
 /// The changes at once, less one. A flood causes three within its first 64 ms.
 const AHEAD: u32 = 7;

@@ -474,8 +474,8 @@ impl Server {
         }
     }
 
-    /// Lets the kernel drop the datagrams of the senders that are blocked now. A change that would come too soon is made
-    /// before a later read; until then the server drops these datagrams itself.
+    /// Lets the kernel drop the datagrams of the senders that are blocked now. A change that would come too soon is
+    /// made before a later read; until then the server drops these datagrams itself.
     fn block_senders(&mut self) {
         if !self.filter_changes.take(self.now.monotonic) {
             return;

@@ -271,8 +271,8 @@ struct SchedulingAttributes {
     period: u64,
 }
 
-/// Returns the time slice of this thread, `None` if the kernel does not tell or the thread has another policy than the
-/// usual one.
+/// Returns the time slice of this thread, `None` if the kernel does not report it or the thread has another policy than
+/// the usual one.
 pub(super) fn time_slice() -> Option<Duration> {
     let attributes = scheduling_attributes().ok()?;
     let is_usual = attributes.policy == libc::SCHED_OTHER.cast_unsigned();
@@ -282,8 +282,8 @@ pub(super) fn time_slice() -> Option<Duration> {
 /// Sets the time slice of this thread, unless it has a shorter one.
 ///
 /// # Errors
-/// `Unsupported` if the kernel tells no slice, or the thread has another policy than the usual one; otherwise the error
-/// of the system call.
+/// `Unsupported` if the kernel reports no slice, or the thread has another policy than the usual one; otherwise the
+/// error of the system call.
 pub(super) fn shorten_time_slice(slice: Duration) -> io::Result<()> {
     let present = time_slice().ok_or(io::ErrorKind::Unsupported)?;
     if present <= slice {

@@ -29,7 +29,7 @@ pub fn shorten_time_slice() {
     }
 }
 
-/// Returns the time slice of the calling thread, `None` if the system does not tell.
+/// Returns the time slice of the calling thread, `None` if the system does not report it.
 #[must_use]
 pub fn time_slice() -> Option<Duration> {
     #[cfg(target_os = "linux")]
@@ -54,7 +54,7 @@ mod tests {
             shorten_time_slice();
             time_slice()
         });
-        // Kernels before 6.12 have one slice for all threads, and do not tell it.
+        // Kernels before 6.12 have one slice for all threads, and do not report it.
         let expected = before.map(|before| before.min(SHORT_SLICE));
         assert_eq!(shortened.join().unwrap(), expected);
         assert_eq!(time_slice(), before);

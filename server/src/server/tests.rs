@@ -97,7 +97,7 @@ fn first_wait_shortens_the_time_slice_of_its_thread() {
         (before, time_slice())
     });
     let (before, after) = slices.join().unwrap();
-    // Kernels before 6.12 tell no slice.
+    // Kernels before 6.12 report no slice.
     assert!(before.is_none() || after < before, "{before:?}, {after:?}");
 }
 

@@ -76,7 +76,7 @@ fn refusal_for_one_address_family_marks_none_of_the_other() {
 }
 
 #[test]
-fn change_of_the_kernel_list_that_was_put_off_is_made_by_a_later_read() {
+fn kernel_list_changes_that_were_put_off_are_made_by_a_read() {
     let (mut server, _) = server();
     let at = |millis: u64| Now { monotonic: Instant::from_start(Duration::from_millis(millis)), ..at(5) };
     server.begin_still_turn(at(5000));
