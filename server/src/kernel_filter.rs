@@ -61,12 +61,13 @@ impl KernelFilter {
     }
 
     /// Drops requests for other protocol ids in the kernel once the log has reported them (`is_reported`), and lets
-    /// them pass again after [`STRICT_TIME`], so that the log can report the next ones.
-    pub(crate) fn adjust(&mut self, sockets: &Sockets, is_reported: bool, now: Instant) {
+    /// them pass again after [`STRICT_TIME`], so that the log can report the next ones. Returns whether it replaced the
+    /// filter, which ends all blocks.
+    pub(crate) fn adjust(&mut self, sockets: &Sockets, is_reported: bool, now: Instant) -> bool {
         let (filter, other_protocols) = match *self {
             Self::On(filter) if is_reported => (filter, OtherProtocol::Dropped),
             Self::Strict(filter, until) if now >= until => (filter, OtherProtocol::Passes),
-            _ => return,
+            _ => return false,
         };
         let refused = self.change(sockets, Some(SocketFilter { other_protocols, ..filter })).err();
         if let Some(error) = &refused
@@ -80,6 +81,7 @@ impl KernelFilter {
         {
             *self = Self::Strict(filter, now.after(STRICT_TIME));
         }
+        refused.is_none()
     }
 }
 
@@ -93,7 +95,7 @@ mod tests {
         let sockets = Sockets::bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
         let mut filter = KernelFilter::install(&sockets, 7);
         let mut strict_at = |second: u64, is_reported| {
-            filter.adjust(&sockets, is_reported, Instant::from_start(Duration::from_secs(second)));
+            let _ = filter.adjust(&sockets, is_reported, Instant::from_start(Duration::from_secs(second)));
             sockets.filter().unwrap().other_protocols == OtherProtocol::Dropped
         };
         assert!(!strict_at(0, false) && !strict_at(1000, false), "nothing was reported");

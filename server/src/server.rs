@@ -210,7 +210,9 @@ impl Server {
         self.transmit();
         let cut_short = self.read_budget.turns_cut_short();
         self.reporter.report(&mut self.core, &self.sockets, cut_short, self.now);
-        self.kernel_filter.adjust(&self.sockets, self.reporter.has_other_protocol(), self.now.monotonic);
+        if self.kernel_filter.adjust(&self.sockets, self.reporter.has_other_protocol(), self.now.monotonic) {
+            self.block_senders();
+        }
         self.memory_return.watch(&self.core.memory);
     }
 
@@ -300,11 +302,13 @@ impl Server {
     /// `sockets().filter()` returns it.
     pub fn set_kernel_filter(&mut self, on: bool) -> io::Result<()> {
         let protocol_id = self.core.netcode.config().protocol_id;
-        if on {
-            self.kernel_filter.switch_on(&self.sockets, protocol_id)
-        } else {
-            self.kernel_filter.switch_off(&self.sockets)
+        if !on {
+            return self.kernel_filter.switch_off(&self.sockets);
         }
+        self.kernel_filter.switch_on(&self.sockets, protocol_id)?;
+        // Another filter ends all blocks.
+        self.block_senders();
+        Ok(())
     }
 
     /// Gives a client in the same program a slot: a player hosts the game. It requires [`Traffic::Payloads`];

@@ -2,7 +2,8 @@
 
 use std::net::IpAddr;
 
-use slipgate_udp::Passing;
+use slipgate_netcode::wire::{REQUEST_BYTES, VERSION};
+use slipgate_udp::{OtherProtocol, Passing};
 
 use super::*;
 
@@ -87,6 +88,40 @@ fn kernel_list_changes_that_were_put_off_are_made_by_a_read() {
         assert!(Inbox::default().next(&mut server).is_none());
         assert_eq!(server.filter_changes.is_due(), is_due, "the read after {millis} ms");
     }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn blocks_outlast_a_change_of_the_kernel_filter() {
+    let (mut server, to) = server();
+    server.set_kernel_filter(true).unwrap();
+    server.begin_still_turn(at(5));
+    let [blocked, other] = [(); 2].map(|()| UdpSocket::bind("127.0.0.1:0").unwrap());
+    let from = Address::from(blocked.local_addr().unwrap());
+    let excess = DatagramResult::Excess(Excess::Client);
+    (0..300).for_each(|_| server.on_handled(from, &[0x15; 40], excess));
+    // Requests for another protocol id: the filter drops them once they were reported.
+    let mut request = [0; REQUEST_BYTES];
+    request[1..14].copy_from_slice(&VERSION);
+    request[14..22].copy_from_slice(&8_u64.to_le_bytes());
+    let mut inbox = Inbox::default();
+    for _ in 0..20 {
+        other.send_to(&request, to).unwrap();
+        blocked.send_to(&[0x15; 40], to).unwrap();
+        server.wait(Duration::from_millis(50)).unwrap();
+        server.begin_still_turn(at(5));
+        while inbox.next(&mut server).is_some() {}
+        server.end_turn();
+    }
+    assert_eq!(server.sockets.filter().unwrap().other_protocols, OtherProtocol::Dropped);
+    assert_eq!(server.flood_guard.dropped(), 0, "the kernel has dropped all");
+    server.set_kernel_filter(true).unwrap();
+    blocked.send_to(&[0x15; 40], to).unwrap();
+    other.send_to(&request, to).unwrap();
+    server.wait(Duration::from_millis(500)).unwrap();
+    server.begin_still_turn(at(5));
+    while inbox.next(&mut server).is_some() {}
+    assert_eq!(server.flood_guard.dropped(), 0);
 }
 
 /// A server in a turn whose time stands still, and a stranger that sends one datagram before each wait.
