@@ -38,8 +38,6 @@ pub(crate) enum Work {
     List(Option<ClientPosition>),
     /// Disconnects a client with a text for the player.
     Kick(ClientId, Arc<str>),
-    /// Admits no new clients from now on.
-    Drain,
 }
 
 /// One client of a list.
@@ -77,8 +75,6 @@ pub(crate) enum Reply {
     Kicked { position: ClientPosition, has_text: bool },
     /// The client is not connected to this shard.
     UnknownClient,
-    /// The shard admits no new clients.
-    Draining,
     /// The queue to the shard is full.
     Busy,
 }
@@ -100,10 +96,6 @@ impl AdminCommand {
         let reply = match self.work {
             Work::List(after) => list(server, after),
             Work::Kick(client_id, text) => kick(server, client_id, &text),
-            Work::Drain => {
-                server.accept_new_clients(false);
-                Reply::Draining
-            }
         };
         let _ = self.replies.try_send(reply);
     }

@@ -17,6 +17,8 @@ pub(crate) const ROUND_TRIP_SECONDS: BucketBounds =
 /// The messages that wait or are not acknowledged, of one client.
 pub(crate) const QUEUED_MESSAGES: BucketBounds =
     [0.0, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0, 5000.0];
+/// The share of its congestion controller's rate that a client's traffic uses.
+pub(crate) const BUDGET_USE_RATIOS: BucketBounds = [0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.75, 0.9, 1.0];
 /// The share of lost packets.
 pub(crate) const LOSS_RATIOS: BucketBounds = [0.0, 0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.2, 0.5, 1.0];
 
@@ -126,7 +128,7 @@ mod tests {
 
     #[test]
     fn bounds_ascend() {
-        for bounds in [TURN_SECONDS, ROUND_TRIP_SECONDS, QUEUED_MESSAGES, LOSS_RATIOS] {
+        for bounds in [TURN_SECONDS, ROUND_TRIP_SECONDS, QUEUED_MESSAGES, LOSS_RATIOS, BUDGET_USE_RATIOS] {
             assert!(bounds.is_sorted(), "{bounds:?}");
         }
     }

@@ -3,12 +3,15 @@
 //! ```text
 //!  game's thread ─ on_turn ─▶ AdminPublisher ─ try_lock ─▶ AdminSnapshot ◀─ lock ─ thread "admin": HTTP/1.1
 //!                                    ▲                                                       │
-//!                                    └──── AdminCommand: list, kick, drain; at most 16 wait ◀┘
+//!                                    └──── AdminCommand: list, kick; at most 16 wait ◀───────┘
 //! ```
 
 #![forbid(unsafe_code)]
 
 mod command;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 mod histogram;
 mod http;
 mod metrics;
@@ -97,9 +100,9 @@ impl Admin {
         self.state.is_draining()
     }
 
-    /// Reports that the server accepts no new clients because it is about to end: `/readyz` turns 503.
+    /// Starts a drain: `/readyz` turns 503, and no shard admits new clients from the end of its next turn on.
     pub fn set_draining(&self) {
-        self.state.set_draining();
+        let _ = self.state.set_draining();
     }
 }
 

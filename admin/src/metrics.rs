@@ -28,6 +28,7 @@ struct Scrape {
     snapshot: AdminSnapshot,
     slots: u32,
     uptime: f64,
+    refusals: u64,
     not_ready: Option<NotReady>,
 }
 
@@ -86,11 +87,20 @@ const SERVER: &[Metric] = &[
     metric("queued_messages", "Messages that wait or are not acknowledged, of each client, every 2 s.", |scrape| {
         Value::Histogram(scrape.snapshot.queued)
     }),
+    measured(
+        "budget_use",
+        Unit::Ratios,
+        "Traffic of each client as a share of its allowed rate, every 2 s.",
+        |scrape| Value::Histogram(scrape.snapshot.budget_use),
+    ),
     measured("turn_time", Unit::Seconds, "Time of one turn, without the wait after it.", |scrape| {
         Value::Histogram(scrape.snapshot.turn_time)
     }),
     metric("turns_cut_short", "Turns that ended before all waiting datagrams were read.", |scrape| {
         Value::Counter(scrape.snapshot.totals.turns_cut_short)
+    }),
+    metric("admin_refusals", "Admin requests without the token, or from web pages.", |scrape| {
+        Value::Counter(scrape.refusals)
     }),
     metric("max_events_per_turn", "Largest number of events that the game took in one turn.", |scrape| {
         Value::Gauge(scrape.snapshot.totals.max_events_per_turn.into())
@@ -211,6 +221,7 @@ pub(crate) fn text(state: &AdminState) -> Result<String, fmt::Error> {
         snapshot: state.snapshot(),
         slots: state.slots(),
         uptime: state.uptime().as_secs_f64(),
+        refusals: state.refusals.total(),
         not_ready: state.not_ready(state.uptime()),
     };
     let mut registry = Registry::with_prefix(PREFIX);

@@ -5,6 +5,7 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, TryLockError};
 use std::time::Duration;
 
+use slipgate_server::congestion::BytesPerSecond;
 use slipgate_server::counters::ServerTotals;
 use slipgate_server::sharded::ShardedServer;
 use slipgate_server::{ClientHandle, Clock, Instant, Now, Server, ServerConfig};
@@ -44,6 +45,17 @@ pub struct AdminPublisher {
     /// The clients of the present round of measurements, and the index of the next one.
     clients: Vec<ClientHandle>,
     next_client: usize,
+    /// The traffic of the client in each slot at its last measurement.
+    sent: Vec<Option<SentBytes>>,
+    is_drained: bool,
+}
+
+/// The bytes that a client had been sent at one moment.
+#[derive(Clone, Copy)]
+struct SentBytes {
+    client: ClientHandle,
+    bytes: u64,
+    at: Instant,
 }
 
 impl AdminPublisher {
@@ -63,6 +75,8 @@ impl AdminPublisher {
             next_paths: clock.monotonic(),
             clients: Vec::with_capacity(config.slots as usize),
             next_client: 0,
+            sent: vec![None; config.slots as usize],
+            is_drained: false,
         }
     }
 
@@ -74,6 +88,9 @@ impl AdminPublisher {
         // One in each turn: a list of clients takes time.
         if let Ok(command) = self.commands.try_recv() {
             command.execute(server);
+        }
+        if self.begins_drain() {
+            server.accept_new_clients(false);
         }
         self.measure_paths(server, now);
         if now < self.next_publish {
@@ -91,7 +108,16 @@ impl AdminPublisher {
         if let Ok(command) = self.commands.try_recv() {
             command.execute_on_shards(server);
         }
+        if self.begins_drain() {
+            server.accept_new_clients(false);
+        }
         self.on_totals(began, || ServerTotals::sum(&server.totals()));
+    }
+
+    /// Returns whether a drain has begun since the last turn.
+    fn begins_drain(&mut self) -> bool {
+        let was_drained = std::mem::replace(&mut self.is_drained, self.shard.is_draining());
+        self.is_drained && !was_drained
     }
 
     /// Counts a turn, and publishes the counters if they are due.
@@ -140,6 +166,10 @@ impl AdminPublisher {
             let Some(path) = client.path() else { continue };
             if client.connection().is_some() {
                 self.current.queued.add(client.queued().messages.into());
+                let sent = SentBytes { client: client.handle(), bytes: client.activity().bytes_sent, at: now };
+                let last = self.sent.get_mut(sent.client.slot().0 as usize).and_then(|last| last.replace(sent));
+                let used = last.and_then(|last| budget_use(last, sent, path.congestion.rate));
+                used.into_iter().for_each(|used| self.current.budget_use.add(used));
             }
             self.current.loss.add(path.endpoint.loss);
             if let Some(round_trip) = path.congestion.round_trip {
@@ -148,6 +178,14 @@ impl AdminPublisher {
         }
         self.next_client = end;
     }
+}
+
+/// Returns the share of the congestion controller's rate that a client's traffic used since its last measurement.
+fn budget_use(last: SentBytes, now: SentBytes, rate: BytesPerSecond) -> Option<f64> {
+    let seconds = now.at.since(last.at).as_secs_f64();
+    let may_send = rate.0 * seconds;
+    let sent = now.bytes.saturating_sub(last.bytes) as f64;
+    (last.client == now.client && may_send > 0.0).then(|| sent / may_send)
 }
 
 #[cfg(test)]

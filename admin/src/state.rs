@@ -14,7 +14,8 @@ use slipgate_server::{Clock, ServerConfig};
 use tokio::sync::Semaphore;
 
 use crate::command::{AdminCommand, CommandError, MAX_QUEUED, Reply, Work, execute_on_all};
-use crate::histogram::{Histogram, LOSS_RATIOS, QUEUED_MESSAGES, ROUND_TRIP_SECONDS, TURN_SECONDS};
+use crate::histogram::{BUDGET_USE_RATIOS, Histogram, LOSS_RATIOS, QUEUED_MESSAGES, ROUND_TRIP_SECONDS, TURN_SECONDS};
+use crate::http::Refusals;
 use crate::token::AdminToken;
 
 /// The longest time without a turn of a healthy server. The slowest tick is 100 ms.
@@ -33,6 +34,7 @@ pub(crate) struct AdminSnapshot {
     pub(crate) round_trip: Histogram,
     pub(crate) loss: Histogram,
     pub(crate) queued: Histogram,
+    pub(crate) budget_use: Histogram,
 }
 
 impl AdminSnapshot {
@@ -44,6 +46,7 @@ impl AdminSnapshot {
             round_trip: Histogram::new(&ROUND_TRIP_SECONDS),
             loss: Histogram::new(&LOSS_RATIOS),
             queued: Histogram::new(&QUEUED_MESSAGES),
+            budget_use: Histogram::new(&BUDGET_USE_RATIOS),
         }
     }
 
@@ -57,6 +60,7 @@ impl AdminSnapshot {
             sum.round_trip += &shard.round_trip;
             sum.loss += &shard.loss;
             sum.queued += &shard.queued;
+            sum.budget_use += &shard.budget_use;
         }
         sum
     }
@@ -68,6 +72,8 @@ pub(crate) struct ShardState {
     pub(crate) snapshot: Mutex<AdminSnapshot>,
     /// The time of the last turn by the admin's clock, in milliseconds; 0 before the first.
     last_turn: AtomicU64,
+    /// Whether the whole server drains.
+    is_draining: Arc<AtomicBool>,
     commands: SyncSender<AdminCommand>,
 }
 
@@ -75,6 +81,11 @@ impl ShardState {
     /// Records that a turn has ended.
     pub(crate) fn on_turn(&self, at: Duration) {
         self.last_turn.store(millis(at).max(1), Ordering::Relaxed);
+    }
+
+    /// Returns whether the server admits no new clients from the next turn on.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.is_draining.load(Ordering::Relaxed)
     }
 }
 
@@ -116,9 +127,10 @@ pub(crate) struct AdminState {
     clock: Clock,
     shards: Mutex<Vec<Arc<ShardState>>>,
     limits: Mutex<Option<AdmissionSettings>>,
-    is_draining: AtomicBool,
+    is_draining: Arc<AtomicBool>,
     /// The places of streams of values, so that some connections are left for all else.
     pub(crate) streams: Arc<Semaphore>,
+    pub(crate) refusals: Refusals,
     /// What requests must show; `None` if each is allowed.
     pub(crate) token: Option<AdminToken>,
 }
@@ -129,9 +141,10 @@ impl AdminState {
             clock: Clock::start(),
             token,
             streams: Arc::new(Semaphore::new(MAX_STREAMS)),
+            refusals: Refusals::default(),
             shards: Mutex::default(),
             limits: Mutex::default(),
-            is_draining: AtomicBool::new(false),
+            is_draining: Arc::default(),
         }
     }
 
@@ -143,7 +156,8 @@ impl AdminState {
     pub(crate) fn add_shard(&self, config: &ServerConfig) -> (Arc<ShardState>, Receiver<AdminCommand>) {
         let (commands, queued) = sync_channel(MAX_QUEUED);
         let (snapshot, last_turn) = (Mutex::new(AdminSnapshot::new()), AtomicU64::new(0));
-        let shard = Arc::new(ShardState { snapshot, last_turn, commands });
+        let is_draining = Arc::clone(&self.is_draining);
+        let shard = Arc::new(ShardState { snapshot, last_turn, is_draining, commands });
         let cutoff = match config.token_cutoff {
             TokenCutoff::At(time) => Some(time),
             TokenCutoff::AtStart | TokenCutoff::None => None,
@@ -153,8 +167,9 @@ impl AdminState {
         (shard, queued)
     }
 
-    pub(crate) fn set_draining(&self) {
-        self.is_draining.store(true, Ordering::Relaxed);
+    /// Starts a drain. Returns whether it had started before.
+    pub(crate) fn set_draining(&self) -> bool {
+        self.is_draining.swap(true, Ordering::Relaxed)
     }
 
     pub(crate) fn is_draining(&self) -> bool {

@@ -25,7 +25,7 @@ impl AdminToken {
         Self::parse(&read_secret_file(path).map_err(AdminTokenError::File)?)
     }
 
-    fn parse(text: &str) -> Result<Self, AdminTokenError> {
+    pub(crate) fn parse(text: &str) -> Result<Self, AdminTokenError> {
         let token = text.trim();
         let is_valid = (MIN_TOKEN_CHARS..=MAX_TOKEN_CHARS).contains(&token.len())
             && token.bytes().all(|byte| byte.is_ascii_graphic());

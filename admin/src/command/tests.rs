@@ -171,11 +171,11 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 
 #[test]
 fn full_queue_and_ended_server_refuse_a_command() {
-    let run = |shards| block_on(execute_on_all(shards, Work::Drain)).unwrap_err();
+    let run = |shards| block_on(execute_on_all(shards, Work::List(None))).unwrap_err();
     assert_eq!(run(Vec::new()), CommandError::NoServer);
     let (sender, receiver) = sync_channel(1);
     let (replies, _received) = mpsc::channel(1);
-    sender.try_send(AdminCommand { work: Work::Drain, replies }).unwrap();
+    sender.try_send(AdminCommand { work: Work::List(None), replies }).unwrap();
     assert_eq!(run(vec![sender.clone()]), CommandError::Busy);
     drop(receiver);
     assert_eq!(run(vec![sender]), CommandError::NoServer);
@@ -184,6 +184,6 @@ fn full_queue_and_ended_server_refuse_a_command() {
 #[test]
 fn command_without_a_reply_fails_and_is_not_executed_later() {
     let (sender, receiver) = sync_channel(1);
-    assert_eq!(block_on(execute_on_all(vec![sender], Work::Drain)).unwrap_err(), CommandError::NoReply);
+    assert_eq!(block_on(execute_on_all(vec![sender], Work::List(None))).unwrap_err(), CommandError::NoReply);
     assert!(receiver.recv().unwrap().replies.is_closed());
 }

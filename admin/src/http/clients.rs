@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::body::Bytes;
-use axum::extract::{Path, RawQuery, State};
+use axum::extract::{Extension, Path, RawQuery, State};
 use axum::http::HeaderMap;
 use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use serde::{Deserialize, Serialize};
@@ -12,6 +12,7 @@ use slipgate_server::ids::ClientId;
 use tracing::info;
 
 use super::error::AdminFailure;
+use super::places::Peer;
 use crate::command::{ClientPosition, ClientRow, MAX_ROWS, Reply, Work};
 use crate::state::AdminState;
 
@@ -47,6 +48,10 @@ struct ClientBody {
     jitter_seconds: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     loss: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queueing_delay_seconds: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rate_bytes_per_second: Option<u64>,
     bytes_sent: u64,
     bytes_received: u64,
     packets_sent: u64,
@@ -71,6 +76,8 @@ impl From<&ClientRow> for ClientBody {
             round_trip_seconds: seconds(congestion.and_then(|path| path.round_trip)),
             jitter_seconds: seconds(congestion.and_then(|path| path.round_trip_variation)),
             loss: path.map(|path| path.endpoint.loss),
+            queueing_delay_seconds: seconds(congestion.and_then(|path| path.queueing_delay)),
+            rate_bytes_per_second: congestion.map(|path| path.rate.0 as u64),
             bytes_sent: activity.bytes_sent,
             bytes_received: activity.bytes_received,
             packets_sent: activity.packets_sent,
@@ -141,6 +148,7 @@ pub(super) struct KickedBody {
 /// Handles `POST /clients/{id}/kick`.
 pub(super) async fn kick(
     State(state): State<Arc<AdminState>>,
+    Extension(peer): Extension<Peer>,
     Path(id): Path<String>,
     headers: HeaderMap,
     body: Bytes,
@@ -156,7 +164,8 @@ pub(super) async fn kick(
         _ => None,
     });
     let (position, text_sent) = kicked.ok_or(AdminFailure::UNKNOWN_CLIENT)?;
-    info!(%client_id, shard = position.shard, slot = position.slot, "an operator disconnects a client");
+    let ClientPosition { shard, slot } = position;
+    info!(peer = %peer.address(), %client_id, shard, slot, "an operator disconnects a client");
     Ok(Json(KickedBody { id: client_id.to_string(), shard: position.shard, slot: position.slot, text_sent }))
 }
 
@@ -181,9 +190,10 @@ pub(super) struct DrainBody {
     status: &'static str,
 }
 
-/// Handles `POST /drain`. All shards have stopped admitting clients when it returns.
+/// Handles `POST /drain`. Each shard admits no new clients from the end of its next turn on, also after a stall.
 pub(super) async fn drain(
     State(state): State<Arc<AdminState>>,
+    Extension(peer): Extension<Peer>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Json<DrainBody>, AdminFailure> {
@@ -194,12 +204,10 @@ pub(super) async fn drain(
     if !body.is_empty() {
         let DrainRequest {} = parse_json(&headers, &body)?;
     }
-    if state.is_draining() {
+    if state.set_draining() {
         return Err(AdminFailure::ALREADY_DRAINING);
     }
-    state.execute(Work::Drain).await?;
-    state.set_draining();
-    info!("an operator drains the server");
+    info!(peer = %peer.address(), "an operator drains the server");
     Ok(Json(DrainBody { status: "draining" }))
 }
 

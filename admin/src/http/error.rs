@@ -70,6 +70,11 @@ impl AdminFailure {
     pub(super) const fn new(status: StatusCode, code: &'static str, message: &'static str) -> Self {
         Self { status, code, message }
     }
+
+    /// Returns the code for programs.
+    pub(super) const fn code(self) -> &'static str {
+        self.code
+    }
 }
 
 #[derive(Serialize)]

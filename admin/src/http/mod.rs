@@ -1,16 +1,25 @@
 //! HTTP/1.1 on a thread of its own: a bounded number of connections, each with one request and a time limit.
 //!
 //! ```text
-//!  accept ─▶ serve: number and time of connections ─▶ guard: time, body, Host, Origin, token ─▶ routes ─▶ close
+//!  accept ─▶ places: number of connections ─▶ serve: their time ─▶ guard: time, body, Host, Origin, token ─▶ routes ─▶ close
 //! ```
 
 mod clients;
 mod dashboard;
 mod error;
+#[cfg(feature = "fuzzing")]
+mod exchange;
 mod guard;
 mod paths;
+mod places;
+mod refusals;
 mod routes;
 mod serve;
+#[cfg(test)]
+mod tests;
 
+#[cfg(feature = "fuzzing")]
+pub(crate) use self::exchange::exchange;
 pub use self::paths::ROUTES;
+pub(crate) use self::refusals::Refusals;
 pub(crate) use self::serve::spawn;

@@ -1,4 +1,4 @@
-//! Connections: their number, their time, and the thread that serves them.
+//! Connections: their time, and the thread that serves them.
 
 use std::io;
 use std::net::TcpListener;
@@ -7,18 +7,20 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use axum::Router;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use tokio::net::TcpStream;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::oneshot;
+use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 
+use super::places::{Peer, Places};
 use super::routes::router;
 use crate::state::AdminState;
 
-/// The maximum number of open connections. Further ones wait in the system's backlog.
-const MAX_CONNECTIONS: u32 = 32;
 /// The maximum size of a request's head, in bytes.
 const MAX_HEAD_BYTES: usize = 8 * 1024;
 /// The maximum time for receiving a request's head.
@@ -47,40 +49,51 @@ pub(crate) fn spawn(
 }
 
 async fn serve(listener: tokio::net::TcpListener, router: Router, mut stop: oneshot::Receiver<()>) {
-    let places = Arc::new(Semaphore::new(MAX_CONNECTIONS as usize));
+    let places = Arc::new(Places::default());
     loop {
-        let place = tokio::select! {
-            _ = &mut stop => break,
-            // The semaphore is never closed.
-            place = Arc::clone(&places).acquire_owned() => place,
-        };
         let accepted = tokio::select! {
             _ = &mut stop => break,
             accepted = listener.accept() => accepted,
         };
-        match accepted {
-            Ok((stream, _)) => {
-                let connection = timeout(CONNECTION_TIME, serve_connection(stream, router.clone()));
-                tokio::spawn(async move {
-                    let _ = connection.await;
-                    drop(place);
-                });
-            }
-            Err(_) => sleep(ACCEPT_PAUSE).await,
-        }
+        let Ok((stream, address)) = accepted else {
+            sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
+        let peer = tokio::select! {
+            _ = &mut stop => break,
+            peer = places.take(address) => peer,
+        };
+        let id = peer.id();
+        let served = timeout(CONNECTION_TIME, serve_connection(stream, router.clone(), peer));
+        let ends = Arc::clone(&places);
+        let task = tokio::spawn(async move {
+            let _ = served.await;
+            ends.release(id);
+        });
+        places.occupy(id, task.abort_handle());
+        // A replaced connection closes its file descriptor now.
+        yield_now().await;
     }
     drop(listener);
-    let _ = timeout(STOP_TIME, places.acquire_many(MAX_CONNECTIONS)).await;
+    let _ = timeout(STOP_TIME, places.until_empty()).await;
 }
 
 /// Serves one request. Errors are ignored: the client disconnected, was too slow, or sent invalid HTTP.
-async fn serve_connection(stream: TcpStream, router: Router) {
+pub(super) async fn serve_connection<S>(stream: S, router: Router, peer: Peer)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let routes = TowerToHyperService::new(router);
+    let service = service_fn(move |mut request: hyper::Request<Incoming>| {
+        request.extensions_mut().insert(peer.clone());
+        routes.call(request)
+    });
     let served = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIMEOUT)
         .max_header_size(MAX_HEAD_BYTES)
         // One request for each connection, so that idle ones cannot take all places.
         .keep_alive(false)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
+        .serve_connection(TokioIo::new(stream), service);
     let _ = served.await;
 }
