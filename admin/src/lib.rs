@@ -16,6 +16,7 @@ mod histogram;
 mod http;
 mod metrics;
 mod publisher;
+mod refusals;
 mod state;
 mod token;
 

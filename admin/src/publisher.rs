@@ -114,7 +114,7 @@ impl AdminPublisher {
         self.on_totals(began, || ServerTotals::sum(&server.totals()));
     }
 
-    /// Returns whether a drain has begun since the last turn.
+    /// Returns whether a drain has started since the last turn.
     fn begins_drain(&mut self) -> bool {
         let was_drained = std::mem::replace(&mut self.is_drained, self.shard.is_draining());
         self.is_drained && !was_drained

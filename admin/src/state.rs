@@ -15,7 +15,7 @@ use tokio::sync::Semaphore;
 
 use crate::command::{AdminCommand, CommandError, MAX_QUEUED, Reply, Work, execute_on_all};
 use crate::histogram::{BUDGET_USE_RATIOS, Histogram, LOSS_RATIOS, QUEUED_MESSAGES, ROUND_TRIP_SECONDS, TURN_SECONDS};
-use crate::http::Refusals;
+use crate::refusals::Refusals;
 use crate::token::AdminToken;
 
 /// The longest time without a turn of a healthy server. The slowest tick is 100 ms.

@@ -29,6 +29,11 @@ impl Failure {
         Self { message: message.into(), status: 1 }
     }
 
+    /// Creates a failure with an exit status of its own.
+    pub fn with_status(message: impl Into<String>, status: u8) -> Self {
+        Self { message: message.into(), status }
+    }
+
     /// Writes the message to stderr, prefixed with the program's name, and returns the exit status. Waits at most 1 s
     /// for a reader of stderr.
     #[must_use]

@@ -1,5 +1,5 @@
 //! Bytes of one connection to the admin service, without a token and with one: each response is complete HTTP with the
-//! security headers; without the token only health and readiness are told, and nothing drains the server.
+//! security headers; without the token only health and readiness are shown, and nothing drains the server.
 
 #![no_main]
 
@@ -52,7 +52,7 @@ fuzz_target!(|input: &[u8]| {
         assert!(!text.contains(TOKEN));
         if !has_token {
             assert_eq!(service.is_draining(), was_draining);
-            // Health has a short body, and nothing else is told.
+            // Health has a short body, and nothing else is shown.
             assert!(status != Some(200) || text.contains(r#"{"status":"ok"}"#) || text.contains("content-length: 15"));
         }
     });

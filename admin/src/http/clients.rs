@@ -12,7 +12,7 @@ use slipgate_server::ids::ClientId;
 use tracing::info;
 
 use super::error::AdminFailure;
-use super::places::Peer;
+use super::places::AdminPeer;
 use crate::command::{ClientPosition, ClientRow, MAX_ROWS, Reply, Work};
 use crate::state::AdminState;
 
@@ -148,7 +148,7 @@ pub(super) struct KickedBody {
 /// Handles `POST /clients/{id}/kick`.
 pub(super) async fn kick(
     State(state): State<Arc<AdminState>>,
-    Extension(peer): Extension<Peer>,
+    Extension(peer): Extension<AdminPeer>,
     Path(id): Path<String>,
     headers: HeaderMap,
     body: Bytes,
@@ -193,7 +193,7 @@ pub(super) struct DrainBody {
 /// Handles `POST /drain`. Each shard admits no new clients from the end of its next turn on, also after a stall.
 pub(super) async fn drain(
     State(state): State<Arc<AdminState>>,
-    Extension(peer): Extension<Peer>,
+    Extension(peer): Extension<AdminPeer>,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Json<DrainBody>, AdminFailure> {

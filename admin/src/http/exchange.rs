@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
-use super::places::Peer;
+use super::places::AdminPeer;
 use super::routes::router;
 use super::serve::serve_connection;
 use crate::state::AdminState;
@@ -16,7 +16,7 @@ const PIPE_BYTES: usize = 16 * 1024;
 /// Sends bytes, then the end of the stream. Returns what the service sends until it closes the connection.
 pub(crate) async fn exchange(state: &Arc<AdminState>, request: &[u8]) -> Vec<u8> {
     let (client, server) = duplex(PIPE_BYTES);
-    let peer = Peer::new(1, SocketAddr::from((Ipv4Addr::LOCALHOST, 1)));
+    let peer = AdminPeer::new(1, SocketAddr::from((Ipv4Addr::LOCALHOST, 1)));
     let serve = serve_connection(server, router(Arc::clone(state)), peer);
     let (mut read, mut write) = tokio::io::split(client);
     let send = async {

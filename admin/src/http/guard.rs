@@ -20,7 +20,7 @@ use http_body_util::{BodyExt, Limited};
 
 use super::error::AdminFailure;
 use super::paths::OPEN;
-use super::places::Peer;
+use super::places::AdminPeer;
 use crate::state::AdminState;
 use crate::token::AdminToken;
 
@@ -59,11 +59,11 @@ async fn respond(state: &AdminState, request: Request, next: Next) -> Response {
         Err(failure) => return failure.into_response(),
     };
     if let Err(failure) = check(state.token.as_ref(), &parts.uri, &parts.headers) {
-        let peer = parts.extensions.get().map(Peer::address);
+        let peer = parts.extensions.get().map(AdminPeer::address);
         state.refusals.count(peer, failure.code());
         return failure.into_response();
     }
-    if let Some(peer) = parts.extensions.get::<Peer>().filter(|_| !is_open(&parts.uri)) {
+    if let Some(peer) = parts.extensions.get::<AdminPeer>().filter(|_| !is_open(&parts.uri)) {
         peer.allow();
     }
     next.run(Request::from_parts(parts, Body::from(body))).await
@@ -85,7 +85,7 @@ fn is_open(uri: &Uri) -> bool {
     OPEN.contains(&uri.path())
 }
 
-/// Checks who sends a request: no web page and, where a token is required, a client that has it.
+/// Checks the sender of a request: no web page and, where a token is required, a client that has it.
 fn check(token: Option<&AdminToken>, uri: &Uri, headers: &HeaderMap) -> Result<(), AdminFailure> {
     check_page(headers)?;
     match token {

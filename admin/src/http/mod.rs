@@ -1,7 +1,7 @@
 //! HTTP/1.1 on a thread of its own: a bounded number of connections, each with one request and a time limit.
 //!
 //! ```text
-//!  accept ─▶ places: number of connections ─▶ serve: their time ─▶ guard: time, body, Host, Origin, token ─▶ routes ─▶ close
+//!  accept ─▶ places: number ─▶ serve: time ─▶ guard: time, body, Host, Origin, token ─▶ routes ─▶ close
 //! ```
 
 mod clients;
@@ -12,7 +12,6 @@ mod exchange;
 mod guard;
 mod paths;
 mod places;
-mod refusals;
 mod routes;
 mod serve;
 #[cfg(test)]
@@ -21,5 +20,4 @@ mod tests;
 #[cfg(feature = "fuzzing")]
 pub(crate) use self::exchange::exchange;
 pub use self::paths::ROUTES;
-pub(crate) use self::refusals::Refusals;
 pub(crate) use self::serve::spawn;

@@ -20,13 +20,13 @@ pub(super) const MAX_CONNECTIONS: usize = 32;
 
 /// The other end of a connection, which each of its requests carries.
 #[derive(Clone, Debug)]
-pub(super) struct Peer {
+pub(super) struct AdminPeer {
     id: u64,
     address: SocketAddr,
     is_allowed: Arc<AtomicBool>,
 }
 
-impl Peer {
+impl AdminPeer {
     pub(super) fn new(id: u64, address: SocketAddr) -> Self {
         Self { id, address, is_allowed: Arc::default() }
     }
@@ -50,28 +50,28 @@ impl Peer {
 }
 
 /// An open connection. Its end is a task, which can be aborted once it runs.
-struct Place {
-    peer: Peer,
+struct OpenConnection {
+    peer: AdminPeer,
     task: Option<AbortHandle>,
 }
 
 #[derive(Default)]
-struct Table {
+struct PlaceTable {
     next_id: u64,
     /// In the order of their begin.
-    open: Vec<Place>,
+    open: Vec<OpenConnection>,
 }
 
 /// All places.
 #[derive(Default)]
 pub(super) struct Places {
-    table: Mutex<Table>,
+    table: Mutex<PlaceTable>,
     released: Notify,
 }
 
 impl Places {
     /// Takes a place, and aborts another connection if none is free. It waits if all have sent an allowed request.
-    pub(super) async fn take(&self, address: SocketAddr) -> Peer {
+    pub(super) async fn take(&self, address: SocketAddr) -> AdminPeer {
         loop {
             let released = self.released.notified();
             if let Some(peer) = self.try_take(address) {
@@ -81,7 +81,7 @@ impl Places {
         }
     }
 
-    fn try_take(&self, address: SocketAddr) -> Option<Peer> {
+    fn try_take(&self, address: SocketAddr) -> Option<AdminPeer> {
         let mut table = lock(&self.table);
         if table.open.len() >= MAX_CONNECTIONS {
             let replaced = replaceable(&table.open)?;
@@ -89,8 +89,8 @@ impl Places {
             place.task.inspect(AbortHandle::abort);
         }
         table.next_id += 1;
-        let peer = Peer::new(table.next_id, address);
-        table.open.push(Place { peer: peer.clone(), task: None });
+        let peer = AdminPeer::new(table.next_id, address);
+        table.open.push(OpenConnection { peer: peer.clone(), task: None });
         Some(peer)
     }
 
@@ -121,7 +121,7 @@ impl Places {
 }
 
 /// Returns the index of the connection that a new one replaces.
-fn replaceable(open: &[Place]) -> Option<usize> {
+fn replaceable(open: &[OpenConnection]) -> Option<usize> {
     let strangers = || open.iter().enumerate().filter(|(_, place)| !place.peer.is_allowed());
     let mut counts: BTreeMap<IpAddr, usize> = BTreeMap::new();
     strangers().for_each(|(_, place)| *counts.entry(place.peer.address.ip()).or_default() += 1);
@@ -155,7 +155,7 @@ mod tests {
     fn places_of_allowed_requests_are_waited_for() {
         let places = Places::default();
         let peers: Vec<_> = (0..MAX_CONNECTIONS).map(|_| places.try_take(address(1)).unwrap()).collect();
-        peers.iter().for_each(Peer::allow);
+        peers.iter().for_each(AdminPeer::allow);
         assert!(places.try_take(address(2)).is_none());
         places.release(peers[7].id);
         assert!(places.try_take(address(2)).is_some());

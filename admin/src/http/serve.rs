@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use tokio::task::yield_now;
 use tokio::time::{sleep, timeout};
 
-use super::places::{Peer, Places};
+use super::places::{AdminPeer, Places};
 use super::routes::router;
 use crate::state::AdminState;
 
@@ -79,7 +79,7 @@ async fn serve(listener: tokio::net::TcpListener, router: Router, mut stop: ones
 }
 
 /// Serves one request. Errors are ignored: the client disconnected, was too slow, or sent invalid HTTP.
-pub(super) async fn serve_connection<S>(stream: S, router: Router, peer: Peer)
+pub(super) async fn serve_connection<S>(stream: S, router: Router, peer: AdminPeer)
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {

@@ -17,3 +17,4 @@ mod server;
 mod slipgate;
 #[cfg(target_os = "linux")]
 mod small_pipe;
+mod tools;

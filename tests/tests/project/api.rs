@@ -21,6 +21,7 @@ const LIBRARIES: &[(&str, &str)] = &[
     ("udp", "slipgate_udp"),
     ("server", "slipgate_server"),
     ("admin", "slipgate_admin"),
+    ("fleet", "slipgate_fleet"),
     ("client", "slipgate_client"),
     ("token-issuer", "slipgate_token_issuer"),
     ("sync", "slipgate_sync"),

@@ -3,6 +3,7 @@
 mod api;
 mod architecture;
 mod contributing;
+mod deploy;
 mod discard_macro;
 mod documents;
 mod files;

@@ -41,6 +41,15 @@ pub(crate) struct ConfigFile {
     pub(crate) drain: Option<Span>,
     pub(crate) admin: Option<SocketAddr>,
     pub(crate) admin_token_file: Option<PathBuf>,
+    pub(crate) agones: Option<bool>,
+    pub(crate) hook_command: Option<PathBuf>,
+    pub(crate) hook_url: Option<String>,
+    pub(crate) issuer: Option<String>,
+    pub(crate) issuer_key_file: Option<PathBuf>,
+    pub(crate) server_id: Option<String>,
+    pub(crate) group: Option<String>,
+    pub(crate) region: Option<String>,
+    pub(crate) build: Option<String>,
     pub(crate) log: Option<LogFormat>,
     pub(crate) log_level: Option<LogLevel>,
     #[serde(default)]
@@ -71,7 +80,9 @@ impl ConfigFile {
     /// Reads the file and resolves its relative paths.
     pub(crate) fn read(path: &Path) -> Result<Self, Failure> {
         let mut file: Self = config_file::read(path)?;
-        for named in [&mut file.key_file, &mut file.history, &mut file.admin_token_file] {
+        let [key, history] = [&mut file.key_file, &mut file.history];
+        let [token, hook, issuer] = [&mut file.admin_token_file, &mut file.hook_command, &mut file.issuer_key_file];
+        for named in [key, history, token, hook, issuer] {
             *named = named.take().map(|relative| config_file::resolve_path(path, &relative));
         }
         Ok(file)
@@ -129,6 +140,15 @@ mod tests {
             drain = 30
             admin = "127.0.0.1:9100"
             admin_token_file = "token"
+            agones = true
+            hook_command = "hook"
+            hook_url = "http://127.0.0.1:8000/state"
+            issuer = "http://127.0.0.1:8080"
+            issuer_key_file = "registration.key"
+            server_id = "eu-1"
+            group = "ranked"
+            region = "eu-west"
+            build = "1.4.2"
             log = "json"
             log_level = "debug"
 

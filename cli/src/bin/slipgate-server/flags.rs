@@ -155,6 +155,52 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "FILE", env = "SLIPGATE_SERVER_ADMIN_TOKEN_FILE", hide_env_values = true)]
     pub(crate) admin_token_file: Option<PathBuf>,
 
+    /// Report the life cycle to Agones, by the REST gateway of its sidecar at the port of AGONES_SDK_HTTP_PORT or 9358.
+    /// Without --advertise, the address comes from Agones [default: false]
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        env = "SLIPGATE_SERVER_AGONES",
+        hide_env_values = true
+    )]
+    pub(crate) agones: Option<bool>,
+
+    /// Start this program at each new state of the life cycle, with the variables SLIPGATE_STATE,
+    /// SLIPGATE_PREVIOUS_STATE, SLIPGATE_CONNECTED and SLIPGATE_SLOTS [default: none]
+    #[arg(long, value_name = "FILE", env = "SLIPGATE_SERVER_HOOK_COMMAND", hide_env_values = true)]
+    pub(crate) hook_command: Option<PathBuf>,
+
+    /// Post each new state of the life cycle to this URL, as JSON [default: none]
+    #[arg(long, value_name = "URL", env = "SLIPGATE_SERVER_HOOK_URL", hide_env_values = true)]
+    pub(crate) hook_url: Option<String>,
+
+    /// Register with this token issuer, so that backends can request tokens for a group of servers [default: none]
+    #[arg(long, value_name = "URL", env = "SLIPGATE_SERVER_ISSUER", hide_env_values = true)]
+    pub(crate) issuer: Option<String>,
+
+    /// File with the API key for the registration, mode 0600; with --issuer
+    #[arg(long, value_name = "FILE", env = "SLIPGATE_SERVER_ISSUER_KEY_FILE", hide_env_values = true)]
+    pub(crate) issuer_key_file: Option<PathBuf>,
+
+    /// Name of this server, unique among those of the issuer: up to 64 of A-Z a-z 0-9 . _ -; with --issuer
+    #[arg(long, value_name = "NAME", env = "SLIPGATE_SERVER_ID", hide_env_values = true)]
+    pub(crate) server_id: Option<String>,
+
+    /// Group of servers that this one belongs to; with --issuer
+    #[arg(long, value_name = "NAME", env = "SLIPGATE_SERVER_GROUP", hide_env_values = true)]
+    pub(crate) group: Option<String>,
+
+    /// Region of this server; with --issuer [default: none]
+    #[arg(long, value_name = "NAME", env = "SLIPGATE_SERVER_REGION", hide_env_values = true)]
+    pub(crate) region: Option<String>,
+
+    /// Build of the game, for readers of the issuer's list of servers [default: none]
+    #[arg(long, value_name = "TEXT", env = "SLIPGATE_SERVER_BUILD", hide_env_values = true)]
+    pub(crate) build: Option<String>,
+
     /// Format of the log on stderr [default: text]
     #[arg(long, value_enum, env = "SLIPGATE_SERVER_LOG", hide_env_values = true)]
     pub(crate) log: Option<LogFormat>,

@@ -18,7 +18,6 @@ mod settings;
 mod sharded;
 mod start;
 mod steering;
-mod supervisor;
 
 use std::process::ExitCode;
 
@@ -29,6 +28,7 @@ use slipgate_cli::{Failure, core_dumps, descriptors, log};
 use crate::flags::Flags;
 use crate::serve::Service;
 use crate::settings::Settings;
+use crate::sharded::Supervision;
 
 /// File descriptors of the server as a whole: the history with its lock and its successor, key and statistics files.
 const DESCRIPTORS: usize = 8;
@@ -36,6 +36,8 @@ const DESCRIPTORS: usize = 8;
 const DESCRIPTORS_PER_SHARD: usize = 8;
 /// File descriptors of the admin service: 32 connections, the listener and the runtime.
 const DESCRIPTORS_OF_ADMIN: usize = 40;
+/// File descriptors of the drivers of the life cycle: connections to Agones, to hooks and to systemd.
+const DESCRIPTORS_OF_FLEET: usize = 12;
 
 fn main() -> ExitCode {
     match run() {
@@ -50,7 +52,9 @@ fn run() -> Result<(), Failure> {
     let core_dumps = flags.core_dumps.apply();
     let settings = Settings::gather(flags, &matches)?;
     let of_admin = settings.admin.map_or(0, |_| DESCRIPTORS_OF_ADMIN);
-    descriptors::require(DESCRIPTORS + of_admin + usize::from(settings.shards) * DESCRIPTORS_PER_SHARD)?;
+    let of_fleet = if settings.fleet.has_driver() { DESCRIPTORS_OF_FLEET } else { 0 };
+    let of_shards = usize::from(settings.shards) * DESCRIPTORS_PER_SHARD;
+    descriptors::require(DESCRIPTORS + of_admin + of_fleet + of_shards)?;
     // Must precede the first log line: a supervisor that sees the line may send a signal at once.
     let signals =
         Signals::listen().map_err(|error| Failure::run_time(format!("cannot register signal handlers: {error}")))?;
@@ -60,13 +64,17 @@ fn run() -> Result<(), Failure> {
     // Before the server, so that it reports a start that takes long.
     let admin =
         settings.admin.map(|bind| start::start_admin(bind, settings.admin_token_file.as_deref())).transpose()?;
+    let fleet = start::start_fleet(&settings)?;
     let (mut servers, clock) = start::start(&settings)?;
-    supervisor::notify_ready();
+    start::report_ready(&fleet, &servers, &settings)?;
     match servers.pop() {
         Some(server) if servers.is_empty() => {
-            Service::new(server, clock, settings, admin).run(&signals);
+            Service::new(server, clock, settings, admin, fleet).run(&signals);
             Ok(())
         }
-        last => sharded::serve(servers.into_iter().chain(last).collect(), clock, &settings, &signals, admin.as_ref()),
+        last => {
+            let servers = servers.into_iter().chain(last).collect();
+            sharded::serve(servers, clock, &settings, &signals, &Supervision { admin, fleet })
+        }
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use slipgate_admin::{Admin, AdminPublisher};
 use slipgate_cli::keys::KeySource;
 use slipgate_cli::signals::Signals;
+use slipgate_fleet::{Fleet, FleetReporter, LifeState};
 use slipgate_netcode::time::Instant;
 use slipgate_server::keys::KeyRing;
 use slipgate_server::{Clock, Inbox, Pace, Server};
@@ -12,7 +13,6 @@ use tracing::{info, warn};
 
 use crate::app::App;
 use crate::settings::Settings;
-use crate::supervisor;
 
 /// A server with its application and its tick rate.
 pub(crate) struct Service {
@@ -24,6 +24,8 @@ pub(crate) struct Service {
     drain: Duration,
     keys: KeySource,
     admin: Option<(Admin, AdminPublisher)>,
+    fleet: Fleet,
+    reporter: FleetReporter,
 }
 
 /// Whether the server accepts new clients or waits for the last ones to leave.
@@ -33,7 +35,7 @@ enum ServiceState {
 }
 
 impl Service {
-    pub(crate) fn new(server: Server, clock: Clock, settings: Settings, admin: Option<Admin>) -> Self {
+    pub(crate) fn new(server: Server, clock: Clock, settings: Settings, admin: Option<Admin>, fleet: Fleet) -> Self {
         Self {
             app: App::new(settings.app, server.config().slots),
             inbox: Inbox::default(),
@@ -44,6 +46,8 @@ impl Service {
                 let publisher = admin.publisher(server.config(), clock);
                 (admin, publisher)
             }),
+            reporter: fleet.reporter(),
+            fleet,
             server,
             clock,
         }
@@ -85,10 +89,12 @@ impl Service {
         if let Some((_, publisher)) = &mut self.admin {
             publisher.on_turn(&mut self.server, now);
         }
+        self.reporter.on_turn(&mut self.server, now);
     }
 
+    /// Returns whether an operator, or an orchestrator, drains the server.
     fn drains_by_operator(&self) -> bool {
-        self.admin.as_ref().is_some_and(|(admin, _)| admin.is_draining())
+        self.fleet.life_cycle().is_draining() || self.admin.as_ref().is_some_and(|(admin, _)| admin.is_draining())
     }
 
     fn reload_keys(&mut self) {
@@ -101,7 +107,7 @@ impl Service {
         let connected = self.server.connected_count();
         info!(connected, drain = ?self.drain, "stopping: denying new clients, waiting for the others to leave");
         self.server.accept_new_clients(false);
-        supervisor::notify_draining();
+        self.fleet.life_cycle().advance(LifeState::Draining);
         if let Some((admin, _)) = &self.admin {
             admin.set_draining();
         }
@@ -119,6 +125,7 @@ impl Service {
         // signal ends the wait, and the process.
         signals.end_at_once_on_stop();
         drop(self.server);
+        self.fleet.end();
         info!("stopped");
     }
 }

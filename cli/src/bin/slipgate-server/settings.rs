@@ -10,6 +10,7 @@ use slipgate_cli::keys::KeySource;
 use slipgate_cli::log::LogSettings;
 use slipgate_cli::values::Limit;
 use slipgate_cli::{Failure, first_non_empty};
+use slipgate_fleet::{FleetConfig, HookTarget, RegistrationConfig, RegistrationKey};
 use slipgate_netcode::address::{Address, is_dialable};
 use slipgate_server::config::{TimeoutPolicy, TokenCutoff};
 use slipgate_server::sharded::MAX_SHARDS;
@@ -48,7 +49,79 @@ pub(crate) struct Settings {
     pub(crate) drain: Duration,
     pub(crate) admin: Option<SocketAddr>,
     pub(crate) admin_token_file: Option<PathBuf>,
+    pub(crate) fleet: FleetSettings,
     pub(crate) log: LogSettings,
+}
+
+/// What is informed of the life cycle.
+#[derive(Default)]
+pub(crate) struct FleetSettings {
+    /// The loopback port of Agones' REST gateway.
+    pub(crate) agones_port: Option<u16>,
+    pub(crate) hooks: Vec<HookTarget>,
+    /// The registration, without the addresses, which are known after the start.
+    pub(crate) registration: Option<RegistrationConfig>,
+}
+
+impl FleetSettings {
+    /// Returns whether a driver needs file descriptors.
+    pub(crate) const fn has_driver(&self) -> bool {
+        self.agones_port.is_some() || !self.hooks.is_empty() || self.registration.is_some()
+    }
+
+    fn gather(flags: &Flags, file: &ConfigFile, protocol_id: u64) -> Result<Self, Failure> {
+        let is_agones = flags.agones.or(file.agones).unwrap_or(false);
+        let agones_port = is_agones.then(FleetConfig::agones_port_of_environment);
+        Ok(Self { agones_port, hooks: hooks(flags, file)?, registration: registration(flags, file, protocol_id)? })
+    }
+}
+
+/// Returns what is informed of each state.
+fn hooks(flags: &Flags, file: &ConfigFile) -> Result<Vec<HookTarget>, Failure> {
+    let mut hooks = Vec::new();
+    if let Some(path) = flags.hook_command.as_ref().or(file.hook_command.as_ref()) {
+        if !path.is_file() {
+            return Err(Failure::usage(format!("--hook-command {}: there is no such program", path.display())));
+        }
+        hooks.push(HookTarget::Command(path.clone()));
+    }
+    if let Some(url) = flags.hook_url.as_ref().or(file.hook_url.as_ref()) {
+        if !url.starts_with("http://") && !url.starts_with("https://") {
+            return Err(Failure::usage("--hook-url must start with http:// or https://"));
+        }
+        hooks.push(HookTarget::Url(url.clone()));
+    }
+    Ok(hooks)
+}
+
+/// Returns how the server registers with an issuer.
+fn registration(flags: &Flags, file: &ConfigFile, protocol_id: u64) -> Result<Option<RegistrationConfig>, Failure> {
+    let Some(issuer) = flags.issuer.clone().or_else(|| file.issuer.clone()) else { return Ok(None) };
+    if !issuer.starts_with("http://") && !issuer.starts_with("https://") {
+        return Err(Failure::usage("--issuer must start with http:// or https://"));
+    }
+    let key_file = flags.issuer_key_file.as_ref().or(file.issuer_key_file.as_ref());
+    let key_file = key_file.ok_or_else(|| Failure::usage("--issuer needs --issuer-key-file"))?;
+    let key = RegistrationKey::read(key_file).map_err(|error| Failure::usage(format!("--issuer-key-file: {error}")))?;
+    let name = |flag: &str, given: Option<&String>, default: Option<&String>| {
+        let name = given.or(default).cloned();
+        match name.as_deref().is_none_or(RegistrationConfig::is_name) {
+            true => Ok(name),
+            false => Err(Failure::usage(format!("{flag} must have 1 to 64 characters of A-Z a-z 0-9 . _ -"))),
+        }
+    };
+    let required =
+        |flag: &str, name: Option<String>| name.ok_or_else(|| Failure::usage(format!("--issuer needs {flag}")));
+    Ok(Some(RegistrationConfig {
+        issuer,
+        key,
+        server_id: required("--server-id", name("--server-id", flags.server_id.as_ref(), file.server_id.as_ref())?)?,
+        group: required("--group", name("--group", flags.group.as_ref(), file.group.as_ref())?)?,
+        region: name("--region", flags.region.as_ref(), file.region.as_ref())?,
+        build: flags.build.clone().or_else(|| file.build.clone()),
+        protocol_id,
+        addresses: Vec::new(),
+    }))
 }
 
 impl Settings {
@@ -57,8 +130,10 @@ impl Settings {
         let file = flags.config.as_deref().map(ConfigFile::read).transpose()?.unwrap_or_default();
         let config = config(&flags, &file)?;
         let read_limits = read_limits(&file);
+        let fleet = FleetSettings::gather(&flags, &file, config.protocol_id)?;
         let bind = bind(first_non_empty(flags.bind, file.bind))?;
-        let advertised = advertised(&bind, &first_non_empty(flags.advertise, file.advertise))?;
+        let given = first_non_empty(flags.advertise, file.advertise);
+        let advertised = advertised(&bind, &given, fleet.agones_port.is_some())?;
         Ok(Self {
             bind,
             config: ServerConfig { advertised, ..config },
@@ -75,6 +150,7 @@ impl Settings {
             drain: flags.drain.or(file.drain).map_or(DEFAULT_DRAIN, |span| span.0),
             admin: flags.admin.or(file.admin),
             admin_token_file: flags.admin_token_file.or(file.admin_token_file),
+            fleet,
             log: LogSettings {
                 format: flags.log.or(file.log).unwrap_or_default(),
                 level: flags.log_level.or(file.log_level),
@@ -124,13 +200,14 @@ fn bind(given: Vec<SocketAddr>) -> Result<Vec<SocketAddr>, Failure> {
     Ok(if given.is_empty() { vec![DEFAULT_BIND] } else { given })
 }
 
-/// Returns the given addresses without duplicates, or none if the bound ones are to be advertised.
-fn advertised(bind: &[SocketAddr], given: &[SocketAddr]) -> Result<Vec<SocketAddr>, Failure> {
+/// Returns the given addresses without duplicates, or none if that of Agones, or the bound ones, are to be
+/// advertised.
+fn advertised(bind: &[SocketAddr], given: &[SocketAddr], is_agones: bool) -> Result<Vec<SocketAddr>, Failure> {
     if let Some(wrong) = given.iter().find(|address| !is_dialable(**address)) {
         return Err(Failure::usage(format!("--advertise {wrong}: clients cannot send to this address")));
     }
     match bind.iter().find(|address| address.ip().to_canonical().is_unspecified()) {
-        Some(wildcard) if given.is_empty() => {
+        Some(wildcard) if given.is_empty() && !is_agones => {
             let message = format!(
                 "clients cannot connect to {wildcard}: give --advertise with the address that connect tokens list, or \
                  --bind to that address"
@@ -170,20 +247,21 @@ mod tests {
     #[test]
     fn bound_addresses_are_advertised_unless_one_is_a_wildcard() {
         let concrete = addresses(&["192.0.2.1:0", "[2001:db8::1]:7"]);
-        assert!(advertised(&concrete, &[]).unwrap().is_empty());
+        assert!(advertised(&concrete, &[], false).unwrap().is_empty());
         for wildcard in ["0.0.0.0:40000", "[::]:0", "[::ffff:0.0.0.0]:1"] {
             let bind = addresses(&["192.0.2.1:7", wildcard]);
-            assert!(advertised(&bind, &[]).is_err(), "{wildcard}");
-            assert_eq!(advertised(&bind, &concrete[1..]).unwrap(), [concrete[1]]);
-            assert!(advertised(&concrete, &addresses(&[wildcard])).is_err(), "{wildcard}");
+            assert!(advertised(&bind, &[], false).is_err(), "{wildcard}");
+            assert!(advertised(&bind, &[], true).unwrap().is_empty(), "the address comes from Agones");
+            assert_eq!(advertised(&bind, &concrete[1..], false).unwrap(), [concrete[1]]);
+            assert!(advertised(&concrete, &addresses(&[wildcard]), false).is_err(), "{wildcard}");
         }
-        assert!(advertised(&concrete, &concrete).is_err(), "port 0 cannot be dialled");
+        assert!(advertised(&concrete, &concrete, false).is_err(), "port 0 cannot be dialled");
     }
 
     #[test]
     fn address_advertised_twice_counts_once() {
         let given = addresses(&["192.0.2.1:7", "192.0.2.2:7", "192.0.2.1:7", "[::ffff:192.0.2.1]:7"]);
-        assert_eq!(advertised(&given, &given).unwrap(), given[..2]);
+        assert_eq!(advertised(&given, &given, false).unwrap(), given[..2]);
     }
 
     #[test]

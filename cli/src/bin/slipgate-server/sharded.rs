@@ -10,23 +10,45 @@ use slipgate_admin::{Admin, AdminPublisher};
 use slipgate_cli::Failure;
 use slipgate_cli::keys::KeySource;
 use slipgate_cli::signals::Signals;
+use slipgate_fleet::{Fleet, FleetReporter, LifeState};
 use slipgate_netcode::time::Instant;
 use slipgate_server::counters::ServerTotals;
 use slipgate_server::keys::KeyRing;
 use slipgate_server::sharded::{ShardThreads, ShardedServer, ShardedServerConfig, ShardedServerError, ShardsReport};
 use slipgate_server::sockets::Overflow;
-use slipgate_server::{ClientHandle, Clock, Event, Inbox, Server};
+use slipgate_server::{ClientHandle, Clock, Event, Inbox, Server, ServerConfig};
 use tracing::{error, info};
 
 use crate::app::{App, AppKind};
 use crate::serve::read_keys_again;
 use crate::settings::Settings;
-use crate::supervisor;
 
 /// The interval at which `echo` polls signals.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(20);
 /// The pause between two rounds of `relay`, which bounds the delay that it adds.
 const RELAY_INTERVAL: Duration = Duration::from_millis(1);
+
+/// What operators and orchestrators see of the server.
+pub(crate) struct Supervision {
+    pub(crate) admin: Option<Admin>,
+    pub(crate) fleet: Fleet,
+}
+
+impl Supervision {
+    fn publisher(&self, config: Option<&ServerConfig>, clock: Clock) -> Option<AdminPublisher> {
+        Some(self.admin.as_ref()?.publisher(config?, clock))
+    }
+
+    /// Returns whether an operator, or an orchestrator, drains the server.
+    fn is_draining(&self) -> bool {
+        self.fleet.life_cycle().is_draining() || self.admin.as_ref().is_some_and(Admin::is_draining)
+    }
+
+    fn set_draining(&self) {
+        self.fleet.life_cycle().advance(LifeState::Draining);
+        self.admin.iter().for_each(Admin::set_draining);
+    }
+}
 
 /// The running shards.
 enum RunningShards {
@@ -36,6 +58,7 @@ enum RunningShards {
         clients: Vec<ClientHandle>,
         payload: Vec<u8>,
         publisher: Option<AdminPublisher>,
+        reporter: Box<FleetReporter>,
     },
 }
 
@@ -46,27 +69,30 @@ impl RunningShards {
         clock: Clock,
         tick: Duration,
         app: AppKind,
-        admin: Option<&Admin>,
+        supervision: &Supervision,
     ) -> Result<Self, ShardedServerError> {
         let config = servers.first().map(|server| server.config().clone());
-        let new_publisher = || Some(admin?.publisher(config.as_ref()?, clock));
+        let new_publisher = || supervision.publisher(config.as_ref(), clock);
         Ok(match app {
             AppKind::Echo => {
                 let game = |_| {
                     let (mut app, mut publisher) = (App::Echo, new_publisher());
+                    let mut reporter = supervision.fleet.reporter();
                     move |server: &mut Server, inbox: &mut Inbox| {
                         let now = clock.now();
                         app.handle_events(server, inbox);
                         if let Some(publisher) = &mut publisher {
                             publisher.on_turn(server, now);
                         }
+                        reporter.on_turn(server, now);
                     }
                 };
                 Self::Echo(ShardThreads::start(servers, clock, tick, game)?)
             }
             AppKind::Relay => {
                 let server = Box::new(ShardedServer::start(servers, clock, tick, ShardedServerConfig::default())?);
-                Self::Relay { server, clients: Vec::new(), payload: Vec::new(), publisher: new_publisher() }
+                let (publisher, reporter) = (new_publisher(), Box::new(supervision.fleet.reporter()));
+                Self::Relay { server, clients: Vec::new(), payload: Vec::new(), publisher, reporter }
             }
         })
     }
@@ -75,13 +101,14 @@ impl RunningShards {
     fn turn(&mut self, clock: Clock) {
         match self {
             Self::Echo(_) => thread::sleep(SIGNAL_INTERVAL),
-            Self::Relay { server, clients, payload, publisher } => {
+            Self::Relay { server, clients, payload, publisher, reporter } => {
                 let now = clock.now();
                 relay(server, clients, payload);
                 server.flush();
                 if let Some(publisher) = publisher {
                     publisher.on_sharded_turn(server, now);
                 }
+                reporter.on_sharded_turn(server, now);
                 thread::sleep(RELAY_INTERVAL);
             }
         }
@@ -148,23 +175,23 @@ pub(crate) fn serve(
     clock: Clock,
     settings: &Settings,
     signals: &Signals,
-    admin: Option<&Admin>,
+    supervision: &Supervision,
 ) -> Result<(), Failure> {
     let tick = Duration::from_secs(1) / settings.tick;
     // The counter starts when the first socket was bound, so drops during the start are included.
     let overflow = servers.first().map_or_else(Overflow::begin, |server| server.sockets().overflow());
-    let mut shards = RunningShards::start(servers, clock, tick, settings.app, admin)
+    let mut shards = RunningShards::start(servers, clock, tick, settings.app, supervision)
         .map_err(|error| Failure::run_time(format!("the shards' threads cannot be started: {error}")))?;
     let mut drains_until: Option<Instant> = None;
     while shards.is_running() {
         if signals.take_reload() {
             reload_keys(&shards, &settings.keys);
         }
-        let drains_by_operator = drains_until.is_none() && admin.is_some_and(Admin::is_draining);
+        let drains_by_operator = drains_until.is_none() && supervision.is_draining();
         match (drains_until, signals.take_stop() || drains_by_operator) {
             (None, true) => {
                 drains_until = Some(begin_drain(&shards, clock, settings.drain));
-                admin.inspect(|admin| admin.set_draining());
+                supervision.set_draining();
             }
             (Some(_), true) => break,
             (None, false) => {}
@@ -175,7 +202,9 @@ pub(crate) fn serve(
     }
     // The shards wait for the last write of the history file. Another signal ends the wait, and the process.
     signals.end_at_once_on_stop();
-    log_totals(shards.stop(), overflow)
+    let ended = shards.stop();
+    supervision.fleet.end();
+    log_totals(ended, overflow)
 }
 
 fn reload_keys(shards: &RunningShards, keys: &KeySource) {
@@ -187,7 +216,6 @@ fn reload_keys(shards: &RunningShards, keys: &KeySource) {
 fn begin_drain(shards: &RunningShards, clock: Clock, drain: Duration) -> Instant {
     info!(connected = shards.connected(), ?drain, "stopping: denying new clients, waiting for the others to leave");
     shards.accept_new_clients(false);
-    supervisor::notify_draining();
     clock.monotonic().after(drain)
 }
 

@@ -7,19 +7,20 @@ use std::time::Duration;
 
 use slipgate_admin::{Admin, AdminError, AdminToken};
 use slipgate_cli::Failure;
+use slipgate_fleet::{Fleet, FleetConfig, LifeState, RegistrationConfig, agones_address};
 use slipgate_server::config::{TimeoutPolicy, TokenCutoff};
 use slipgate_server::history_file::HistoryFile;
 use slipgate_server::sockets::{Dscp, Marking, Steering};
 use slipgate_server::{Clock, Now, Server, ServerConfig, Sockets, StartError};
 use tracing::{info, warn};
 
-use crate::settings::Settings;
+use crate::settings::{FleetSettings, Settings};
 
 /// Binds the sockets, opens the token history, and creates one server for each shard.
 pub(crate) fn start(settings: &Settings) -> Result<(Vec<Server>, Clock), Failure> {
     let keys = settings.keys.read()?;
     let sockets = bind(settings)?;
-    let config = advertising(settings.config.clone(), &sockets);
+    let config = advertising(settings.config.clone(), settings.fleet.agones_port, &sockets)?;
     // Checked before a history file is created.
     config.check().map_err(|error| Failure::usage(error.to_string()))?;
     let clock = Clock::start();
@@ -55,6 +56,30 @@ pub(crate) fn start_admin(bind: SocketAddr, token_file: Option<&Path>) -> Result
     Ok(admin)
 }
 
+/// Starts the life cycle and what is informed of it.
+pub(crate) fn start_fleet(settings: &Settings) -> Result<Fleet, Failure> {
+    let FleetSettings { agones_port, hooks, .. } = &settings.fleet;
+    let config = FleetConfig {
+        slots: settings.config.slots,
+        agones_port: *agones_port,
+        hooks: hooks.clone(),
+        // Only where systemd has started the program.
+        systemd: true,
+    };
+    Fleet::start(config).map_err(|error| Failure::run_time(format!("the life cycle cannot be started: {error}")))
+}
+
+/// Registers the server with its issuer, and reports that it is ready.
+pub(crate) fn report_ready(fleet: &Fleet, servers: &[Server], settings: &Settings) -> Result<(), Failure> {
+    if let (Some(registration), Some(server)) = (&settings.fleet.registration, servers.first()) {
+        let addresses = server.config().advertised.clone();
+        let registered = fleet.register(RegistrationConfig { addresses, ..registration.clone() });
+        registered.map_err(|error| Failure::run_time(format!("the registration cannot be started: {error}")))?;
+    }
+    fleet.life_cycle().advance(LifeState::Ready);
+    Ok(())
+}
+
 /// Binds the sockets of each shard and configures wakeups, marking and steering.
 fn bind(settings: &Settings) -> Result<Vec<Sockets>, Failure> {
     let sockets = Sockets::bind_shards(&settings.bind, settings.shards);
@@ -82,14 +107,18 @@ fn mark(shards: &[Sockets], dscp: Dscp) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the settings with the bound addresses advertised if no others are given.
-fn advertising(mut config: ServerConfig, shards: &[Sockets]) -> ServerConfig {
-    if config.advertised.is_empty()
-        && let Some(sockets) = shards.first()
-    {
+/// Returns the settings with the address of Agones, or the bound ones, if no others are given.
+fn advertising(mut config: ServerConfig, agones: Option<u16>, shards: &[Sockets]) -> Result<ServerConfig, Failure> {
+    if !config.advertised.is_empty() {
+        return Ok(config);
+    }
+    if let Some(port) = agones {
+        let address = agones_address(port).map_err(|error| Failure::run_time(error.to_string()))?;
+        config.advertised = vec![address];
+    } else if let Some(sockets) = shards.first() {
         config.advertised = sockets.local_addresses();
     }
-    config
+    Ok(config)
 }
 
 fn open_history(settings: &Settings, now: Now) -> Result<Option<HistoryFile>, Failure> {

@@ -1,12 +1,18 @@
-//! The command `slipgate`: demo, keys, tokens, network conditioner, benchmark and congestion laboratory.
+//! The command `slipgate`: demo, keys, tokens, network conditioner, load, benchmark, congestion laboratory, and tools
+//! for running servers.
 
+mod admin_http;
+mod api_key;
 mod bench;
 mod conditioner;
 mod demo;
+mod doctor;
 mod keygen;
 mod lab;
+mod load;
 mod secret_file;
 mod token;
+mod top;
 
 use std::process::ExitCode;
 
@@ -33,14 +39,23 @@ enum Command {
     Demo(demo::DemoFlags),
     /// Impair the network between real programs: a UDP proxy with delay, loss, reordering and more
     Conditioner(Box<conditioner::ConditionerFlags>),
+    /// Check a deployment from outside: clocks, addresses, keys, packet sizes and timeouts
+    #[command(after_help = doctor::AFTER_HELP)]
+    Doctor(doctor::DoctorFlags),
     /// Create a private key for issuer and servers, or an API key for a backend
     Keygen(keygen::KeygenFlags),
     /// Measure congestion control in a simulator
     #[command(subcommand)]
     Lab(lab::LabCommand),
+    /// Connect thousands of clients to an echo server and measure the echoes
+    #[command(after_help = load::AFTER_HELP)]
+    Load(load::LoadFlags),
     /// Mint and inspect connect tokens
     #[command(subcommand)]
     Token(token::TokenCommand),
+    /// Watch a server by its admin port, in the terminal
+    #[command(after_help = top::AFTER_HELP)]
+    Top(top::TopFlags),
 }
 
 fn main() -> ExitCode {
@@ -51,9 +66,12 @@ fn main() -> ExitCode {
         Command::Bench(flags) => bench::run(&flags),
         Command::Demo(flags) => demo::run(&flags),
         Command::Conditioner(flags) => conditioner::run(&flags),
+        Command::Doctor(flags) => doctor::run(&flags),
         Command::Keygen(flags) => keygen::run(&flags),
         Command::Lab(command) => lab::run(&command),
+        Command::Load(flags) => load::run(&flags),
         Command::Token(command) => token::run(&command),
+        Command::Top(flags) => top::run(&flags),
     };
     result.map_or_else(|failure| failure.report("slipgate"), |()| ExitCode::SUCCESS)
 }

@@ -3,9 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test panics")]
 #![cfg(unix)]
 
-mod admin;
+pub(crate) mod admin;
 mod apps;
-mod client;
+pub(crate) mod client;
 mod dashboard;
 mod frozen_disk;
 mod history;

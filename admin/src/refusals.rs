@@ -1,13 +1,11 @@
 //! Refused requests: their number, and a log line that strangers cannot repeat at will.
 
 use std::net::SocketAddr;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use tracing::warn;
-
-use crate::state::lock;
 
 /// The shortest time between two lines.
 const LINE_INTERVAL: Duration = Duration::from_secs(10);
@@ -26,9 +24,10 @@ impl Refusals {
     }
 
     /// Counts a refused request. Logs at most one line in 10 s, with the number of those since the last one.
-    pub(super) fn count(&self, peer: Option<SocketAddr>, code: &str) {
+    pub(crate) fn count(&self, peer: Option<SocketAddr>, code: &str) {
         let (total, now) = (self.total.fetch_add(1, Ordering::Relaxed) + 1, Instant::now());
-        let mut last = lock(&self.last_line);
+        // Poisoning is harmless: the critical section only copies.
+        let mut last = self.last_line.lock().unwrap_or_else(PoisonError::into_inner);
         let (is_due, before) = match *last {
             None => (true, 0),
             Some((at, before)) => (now.duration_since(at) >= LINE_INTERVAL, before),

@@ -1,0 +1,104 @@
+//! `slipgate top`: a terminal view of a server by its admin port.
+
+mod metrics;
+mod screen;
+mod view;
+
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use slipgate_cli::Failure;
+use slipgate_cli::output::print_line;
+use slipgate_cli::values::Span;
+
+use self::view::{TopReading, TopView};
+use crate::admin_http::AdminPort;
+
+pub(crate) const AFTER_HELP: &str = "\
+Keys: q, Esc or Ctrl-C ends; Up, Down, PageUp and PageDown move in the list of clients; s changes the order: slot, \
+round trip, loss, bytes.
+
+Where standard output is not a terminal, or with --once, it prints the view once and ends.";
+
+#[derive(Args)]
+pub(crate) struct TopFlags {
+    /// The server's admin port: IP:PORT, or a URL
+    #[arg(value_name = "ADDRESS", default_value = "127.0.0.1:9100")]
+    admin: String,
+
+    /// File with the token of the admin port, mode 0600 [default: none]
+    #[arg(long, value_name = "FILE")]
+    admin_token_file: Option<PathBuf>,
+
+    /// Time between two readings
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    interval: Span,
+
+    /// Print the view once, without colours, and end
+    #[arg(long)]
+    once: bool,
+}
+
+/// The lines of a printed view.
+const PRINTED_LINES: u16 = 40;
+/// The columns of a printed view.
+const PRINTED_COLUMNS: u16 = 100;
+/// The shortest time between two readings.
+const MIN_INTERVAL: Duration = Duration::from_millis(100);
+
+pub(crate) fn run(flags: &TopFlags) -> Result<(), Failure> {
+    let port = AdminPort::new(&flags.admin, flags.admin_token_file.as_deref())?;
+    let first = TopReading::read(&port).map_err(|error| Failure::run_time(format!("{}: {error}", port.url())))?;
+    let mut view = TopView::new(port.url(), first);
+    if flags.once || !std::io::stdout().is_terminal() {
+        screen::print(&view, PRINTED_COLUMNS, PRINTED_LINES).iter().for_each(|line| print_line(line));
+        return Ok(());
+    }
+    let mut terminal = ratatui::try_init().map_err(|error| Failure::run_time(format!("no terminal: {error}")))?;
+    let interval = flags.interval.0.max(MIN_INTERVAL);
+    let mut next = Instant::now() + interval;
+    let result = loop {
+        if let Err(error) = terminal.draw(|frame| screen::draw(&view, frame)) {
+            break Err(error);
+        }
+        match event::poll(next.saturating_duration_since(Instant::now())) {
+            Ok(true) => match event::read() {
+                Ok(event) if is_end(&event) => break Ok(()),
+                Ok(event) => on_key(&mut view, &event),
+                Err(error) => break Err(error),
+            },
+            Ok(false) => {
+                view.update(TopReading::read(&port));
+                next = Instant::now() + interval;
+            }
+            Err(error) => break Err(error),
+        }
+    };
+    ratatui::restore();
+    result.map_err(|error| Failure::run_time(format!("the terminal failed: {error}")))
+}
+
+/// Returns whether a key ends the view.
+fn is_end(event: &Event) -> bool {
+    let Event::Key(key) = event else { return false };
+    match key.code {
+        KeyCode::Char('q') | KeyCode::Esc => key.kind == KeyEventKind::Press,
+        KeyCode::Char('c') => key.modifiers.contains(KeyModifiers::CONTROL),
+        _ => false,
+    }
+}
+
+fn on_key(view: &mut TopView, event: &Event) {
+    let Event::Key(key) = event else { return };
+    match key.code {
+        KeyCode::Up => view.scroll(-1),
+        KeyCode::Down => view.scroll(1),
+        KeyCode::PageUp => view.scroll(-20),
+        KeyCode::PageDown => view.scroll(20),
+        KeyCode::Char('s') => view.next_order(),
+        _ => {}
+    }
+}

@@ -1,0 +1,145 @@
+//! The screen: a header, two charts, drops, and the clients.
+
+use ratatui::Frame;
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Cell, Paragraph, Row, Sparkline, Table};
+use slipgate_session::connection::plain_text;
+
+use super::view::{TopClient, TopView};
+
+/// Returns the view as lines of text.
+pub(super) fn print(view: &TopView, columns: u16, lines: u16) -> Vec<String> {
+    let rows = u16::try_from(view.reading.clients.len()).unwrap_or(u16::MAX);
+    let height = rows.saturating_add(13).min(lines);
+    // A backend in memory does not fail.
+    let Ok(mut terminal) = Terminal::new(TestBackend::new(columns, height));
+    let Ok(_) = terminal.draw(|frame| draw(view, frame));
+    let buffer = terminal.backend().buffer();
+    let line =
+        |row: u16| (0..columns).filter_map(|column| Some(buffer.cell((column, row))?.symbol())).collect::<String>();
+    (0..height).map(|row| line(row).trim_end().to_owned()).collect()
+}
+
+/// Draws the view.
+pub(super) fn draw(view: &TopView, frame: &mut Frame<'_>) {
+    let parts = Layout::vertical([
+        Constraint::Length(2),
+        Constraint::Length(5),
+        Constraint::Length(2),
+        Constraint::Min(3),
+        Constraint::Length(1),
+    ]);
+    let [header, charts, numbers, clients, footer] = parts.areas(frame.area());
+    frame.render_widget(Paragraph::new(header_lines(view)), header);
+    draw_charts(view, frame, charts);
+    frame.render_widget(Paragraph::new(number_lines(view)), numbers);
+    draw_clients(view, frame, clients);
+    frame.render_widget(Paragraph::new(footer_line(view)), footer);
+}
+
+fn header_lines(view: &TopView) -> Vec<Line<'static>> {
+    let metrics = &view.reading.metrics;
+    let (state, color) = match &view.reading.not_ready {
+        None => ("ready".to_owned(), Color::Green),
+        Some(reason) => (plain_text(reason), Color::Red),
+    };
+    let clients = metrics.sum("slipgate_clients");
+    let text = format!(
+        "  {clients} of {} slots, {} pending, for {:.0} s",
+        metrics.get("slipgate_slots"),
+        metrics.get("slipgate_pending_clients"),
+        metrics.get("slipgate_uptime_seconds"),
+    );
+    let name = Span::styled(view.url.clone(), Style::new().add_modifier(Modifier::BOLD));
+    let state = Span::styled(format!("  {state}"), Style::new().fg(color));
+    let problem = view.problem.clone().map(|problem| Span::styled(problem, Style::new().fg(Color::Red)));
+    vec![Line::from(vec![name, state, Span::raw(text)]), Line::from(problem.into_iter().collect::<Vec<_>>())]
+}
+
+fn draw_charts(view: &TopView, frame: &mut Frame<'_>, area: Rect) {
+    let [left, right] = Layout::horizontal([Constraint::Percentage(50), Constraint::Percentage(50)]).areas(area);
+    let chart = |title: String, values| Sparkline::default().block(Block::bordered().title(title)).data(values);
+    let last = |values: &[u64]| values.last().copied().unwrap_or(0);
+    frame.render_widget(chart(format!("clients {}", last(&view.connected)), &view.connected), left);
+    frame.render_widget(chart(format!("datagrams/s in {}", last(&view.datagrams)), &view.datagrams), right);
+}
+
+fn number_lines(view: &TopView) -> Vec<Line<'static>> {
+    let rate = |counter: &str| view.rate(counter).map_or_else(|| "-".to_owned(), short);
+    let turn = view.turn_millis().map_or_else(|| "-".to_owned(), |millis| format!("{millis:.2} ms"));
+    let drops = view.reading.metrics.by_label("slipgate_dropped_datagrams_total", "reason");
+    let drops: Vec<_> =
+        drops.iter().map(|(reason, count)| format!("{} {}", plain_text(reason), short(*count))).collect();
+    vec![
+        Line::raw(format!(
+            "turn {turn}   in {}B/s   out {}B/s   datagrams out {}/s   dropped {}/s   over budget {}/s",
+            rate("slipgate_received_bytes_total"),
+            rate("slipgate_sent_bytes_total"),
+            rate("slipgate_datagrams_sent_total"),
+            rate("slipgate_dropped_datagrams_total"),
+            rate("slipgate_packets_over_budget_total"),
+        )),
+        Line::raw(format!(
+            "dropped since the start: {}",
+            if drops.is_empty() { "none".to_owned() } else { drops.join(", ") }
+        )),
+    ]
+}
+
+fn draw_clients(view: &TopView, frame: &mut Frame<'_>, area: Rect) {
+    let names = ["client", "shard", "slot", "address", "connected", "silent", "round trip", "loss", "sent", "received"];
+    let header = Row::new(names.map(Cell::from)).style(Style::new().add_modifier(Modifier::BOLD));
+    let rows = view.reading.clients.iter().skip(view.first_row).map(row);
+    let widths = [20, 5, 5, 21, 9, 7, 10, 7, 7, 8].map(Constraint::Length);
+    frame.render_widget(Table::new(rows, widths).header(header), area);
+}
+
+fn row(client: &TopClient) -> Row<'static> {
+    let seconds = |time: Option<f64>| time.map_or_else(|| "-".to_owned(), |time| format!("{time:.0} s"));
+    let millis = |time: Option<f64>| time.map_or_else(|| "-".to_owned(), |time| format!("{:.1} ms", time * 1000.0));
+    Row::new([
+        plain_text(&client.id),
+        client.shard.to_string(),
+        client.slot.to_string(),
+        plain_text(client.address.as_deref().unwrap_or("-")),
+        seconds(client.connected_seconds),
+        millis(client.silent_seconds),
+        millis(client.round_trip_seconds),
+        client.loss.map_or_else(|| "-".to_owned(), |loss| format!("{:.2} %", loss * 100.0)),
+        format!("{}B", short(client.bytes_sent as f64)),
+        format!("{}B", short(client.bytes_received as f64)),
+    ])
+}
+
+fn footer_line(view: &TopView) -> Line<'static> {
+    let more = if view.reading.has_more { " (the first 256)" } else { "" };
+    let (count, order) = (view.reading.clients.len(), view.order.name());
+    Line::raw(format!("{count} clients{more} by {order}; q: quit, s: order, arrows: scroll"))
+}
+
+/// Returns a number with three digits and a letter for its size.
+fn short(value: f64) -> String {
+    let (size, letter) = match value {
+        1e9.. => (1e9, "G"),
+        1e6.. => (1e6, "M"),
+        1e3.. => (1e3, "k"),
+        _ => return format!("{value:.0} "),
+    };
+    format!("{:.1} {letter}", value / size)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_short() {
+        for (value, expected) in [(0.0, "0 "), (999.0, "999 "), (1000.0, "1.0 k"), (2.5e6, "2.5 M"), (3e9, "3.0 G")] {
+            assert_eq!(short(value), expected);
+        }
+    }
+}

@@ -1,0 +1,146 @@
+//! The tools for running servers: `load`, `top` and `doctor`, with real programs.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test panics")]
+#![cfg(unix)]
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+use crate::issuer;
+use crate::server::admin::admin_of;
+use crate::server::client::TestClient;
+use crate::server::program::{OTHER_KEY, PRIVATE_KEY, TestFolder, assert_no_secret};
+
+/// Runs `slipgate` in the folder, with the API key of the tests in the environment.
+fn slipgate(folder: &TestFolder, arguments: &[&str]) -> (Option<i32>, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_slipgate"));
+    command.args(arguments).current_dir(folder.path("."));
+    let Output { status, stdout, stderr } = command.output().unwrap();
+    let (out, error) = (String::from_utf8(stdout).unwrap(), String::from_utf8(stderr).unwrap());
+    assert_no_secret(&out);
+    assert_no_secret(&error);
+    (status.code(), out, error)
+}
+
+#[test]
+fn load_measures_the_echoes_of_many_clients() {
+    let folder = TestFolder::new();
+    let server = folder.start(&["--slots", "300", "--first-start"]);
+    let address = server.address().to_string();
+    let keys = ["load", "--key-file", "keys", "--protocol-id", "0x1234", "--server", &address, "--json"];
+    let load = |more: &[&str]| {
+        let (status, out, error) = slipgate(&folder, &[&keys[..], more].concat());
+        (status, serde_json::from_str::<Value>(&out).unwrap_or_else(|_| panic!("{out}{error}")), error)
+    };
+    let (status, report, error) = load(&["--clients", "200", "--ramp", "1s", "--for", "1s", "--rate", "10"]);
+    assert_eq!(
+        (status, report["connected"].clone(), report["wrong"].clone()),
+        (Some(0), 200.into(), 0.into()),
+        "{report} {error}"
+    );
+    let count = |name: &str| report[name].as_u64().unwrap();
+    assert!(count("received") > 1000 && count("received") <= count("sent"), "{report}");
+    assert!(report["echo"]["p99_ms"].as_f64().unwrap() > 0.0, "{report}");
+    // Both directions of the line delay by the half of a satellite's round trip, and lose some.
+    let (_, report, _) =
+        load(&["--clients", "20", "--ramp", "0s", "--for", "2s", "--preset", "satellite", "--first-client-id", "1000"]);
+    assert!(report["echo"]["p50_ms"].as_f64().unwrap() > 400.0, "{report}");
+    // More clients than slots.
+    let (status, report, error) =
+        load(&["--clients", "310", "--ramp", "1s", "--for", "1s", "--rate", "2", "--first-client-id", "2000"]);
+    assert_eq!((status, report["connected"].as_u64().unwrap()), (Some(5), 300), "{report}");
+    assert!(error.contains("300 of 310 clients connected"), "{error}");
+    server.stop();
+}
+
+#[test]
+fn load_without_a_server_ends_with_status_5() {
+    let folder = TestFolder::new();
+    let closed = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = closed.local_addr().unwrap().to_string();
+    let flags = ["load", "--key-file", "keys", "--protocol-id", "1", "--server", &address, "--clients", "3"];
+    let (status, out, error) = slipgate(&folder, &[&flags[..], &["--ramp", "0s", "--for", "1s"]].concat());
+    assert_eq!(status, Some(5), "{out}{error}");
+    assert!(out.contains("0 of 3 connected"), "{out}");
+    for wrong in [&["load"][..], &["load", "--clients", "0", "--key-file", "keys"], &["load", "--key-file", "keys"]] {
+        assert_eq!(slipgate(&folder, wrong).0, Some(2), "{wrong:?}");
+    }
+}
+
+#[test]
+fn top_prints_the_server_and_its_clients() {
+    let folder = TestFolder::new();
+    folder.write("token", format!("{OTHER_KEY}\n"), 0o600);
+    let server = folder.start(&["--admin", "127.0.0.1:0", "--admin-token-file", "token", "--slots", "5"]);
+    let admin = admin_of(&server).to_string();
+    let mut client = TestClient::join(42, server.address());
+    client.echo(b"hello");
+    let (status, out, error) = slipgate(&folder, &["top", &admin, "--admin-token-file", "token", "--once"]);
+    assert_eq!(status, Some(0), "{out}{error}");
+    for part in ["ready", "of 5 slots", "round trip", "42 ", "127.0.0.1:", "1 clients by slot"] {
+        assert!(out.contains(part), "{part}: {out}");
+    }
+    let (status, _, error) = slipgate(&folder, &["top", &admin, "--once"]);
+    assert_eq!((status, error.contains("give --admin-token-file")), (Some(1), true), "{error}");
+    let (status, _, error) = slipgate(&folder, &["top", "127.0.0.1:1", "--once"]);
+    assert_eq!((status, error.contains("http://127.0.0.1:1: ")), (Some(1), true), "{error}");
+    client.leave();
+    server.stop();
+}
+
+/// Starts an issuer for this server with this key. Returns it, and the flags of a doctor for it.
+fn issuer_for(server: &str, key: &str) -> (issuer::program::Program, issuer::program::TestFolder) {
+    let folder = issuer::program::TestFolder::new();
+    let mut command = folder.bare(&["--protocol-id", "0x1234", "--server", server]);
+    command.arg("--key-file").arg(folder.write("other", key, 0o600));
+    command.args(["--bind", "127.0.0.1:0", "--api-key-digest"]).arg(&folder.digest);
+    (issuer::program::Program::start(command), folder)
+}
+
+#[test]
+fn doctor_finds_a_sound_deployment_sound() {
+    let folder = TestFolder::new();
+    let server = folder.start(&["--admin", "127.0.0.1:0", "--first-start"]);
+    let admin = admin_of(&server).to_string();
+    let (issuer, keys) = issuer_for(&server.address().to_string(), PRIVATE_KEY);
+    folder.write("api.key", keys.api_key.expose(), 0o600);
+    let url = issuer.url("");
+    let flags = ["doctor", "--issuer", &url, "--api-key-file", "api.key", "--admin", &admin];
+    let (status, out, error) = slipgate(&folder, &flags);
+    assert_eq!(status, Some(0), "{out}{error}");
+    for part in [
+        "issuer: ",
+        "takes new clients",
+        "clocks: those of issuer and server agree",
+        "admitted the client",
+        "has the key and the protocol id",
+        "payloads of 1200 bytes return",
+        "warning  address: ",
+    ] {
+        assert!(out.contains(part), "{part}: {out}");
+    }
+    assert!(!out.contains("problem"), "{out}");
+    server.stop();
+}
+
+#[test]
+fn doctor_names_a_wrong_key_and_a_wrong_address() {
+    let folder = TestFolder::new();
+    let server = folder.start(&["--admin", "127.0.0.1:0", "--first-start"]);
+    let admin = admin_of(&server).to_string();
+    let (issuer, keys) = issuer_for(&server.address().to_string(), OTHER_KEY);
+    folder.write("api.key", keys.api_key.expose(), 0o600);
+    let url = issuer.url("");
+    let flags = ["doctor", "--issuer", &url, "--api-key-file", "api.key", "--admin", &admin, "--json"];
+    let (status, out, error) = slipgate(&folder, &flags);
+    let findings: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let problem = findings.iter().find(|finding| finding["severity"] == "problem").unwrap();
+    assert_eq!((status, problem["check"].as_str()), (Some(5), Some("server")), "{out}{error}");
+    assert!(problem["text"].as_str().unwrap().contains("token_not_authentic"), "{out}");
+    assert!(problem["remedy"].as_str().unwrap().starts_with("Give issuer and server the same private key"), "{out}");
+    let (status, out, _) =
+        slipgate(&folder, &["doctor", "--issuer", "http://127.0.0.1:1", "--api-key-file", "api.key"]);
+    assert_eq!((status, out.contains("cannot be reached")), (Some(5), true), "{out}");
+    server.stop();
+}

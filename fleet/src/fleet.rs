@@ -1,0 +1,117 @@
+//! The life of a server with its drivers.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::warn;
+
+use crate::agones::{AgonesDriver, DEFAULT_PORT};
+use crate::agones_watch::AgonesWatch;
+use crate::driver::{spawn, spawn_unawaited};
+use crate::hook::{HookDriver, HookTarget};
+use crate::life_cycle::{LifeCycle, LifeState};
+use crate::population::Population;
+use crate::registration::{RegistrationConfig, RegistrationDriver};
+use crate::reporter::FleetReporter;
+
+/// The maximum time to report the end.
+const END_TIME: Duration = Duration::from_secs(5);
+/// The variable with the port of Agones' REST gateway. Agones sets it for the game server.
+const AGONES_PORT: &str = "AGONES_SDK_HTTP_PORT";
+
+/// What is informed of a server's life. Without any, [`LifeCycle`] still has the states.
+#[derive(Clone, Debug, Default)]
+pub struct FleetConfig {
+    /// The maximum number of clients.
+    pub slots: u32,
+    /// The loopback port of Agones' REST gateway.
+    pub agones_port: Option<u16>,
+    /// Commands and URLs.
+    pub hooks: Vec<HookTarget>,
+    /// systemd, if it has started the program (Linux only).
+    pub systemd: bool,
+}
+
+impl FleetConfig {
+    /// Returns the port of Agones' REST gateway: that of the variable `AGONES_SDK_HTTP_PORT`, otherwise 9358.
+    #[must_use]
+    pub fn agones_port_of_environment() -> u16 {
+        std::env::var(AGONES_PORT).ok().and_then(|port| port.parse().ok()).unwrap_or(DEFAULT_PORT)
+    }
+}
+
+/// The life of a server, with a thread for each driver. Dropping it ends the life, as [`end`](Self::end) does.
+///
+/// # Examples
+/// ```no_run
+/// use slipgate_fleet::{Fleet, FleetConfig, LifeState};
+///
+/// let config = FleetConfig { slots: 64, agones_port: Some(9358), ..FleetConfig::default() };
+/// let fleet = Fleet::start(config)?;
+/// // Bind the server, then:
+/// fleet.life_cycle().advance(LifeState::Ready);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct Fleet {
+    life: LifeCycle,
+    population: Arc<Population>,
+}
+
+impl Fleet {
+    /// Starts the drivers.
+    ///
+    /// # Errors
+    /// The system refuses a thread.
+    pub fn start(config: FleetConfig) -> io::Result<Self> {
+        let (life, population) = (LifeCycle::default(), Arc::new(Population::new(config.slots)));
+        if let Some(port) = config.agones_port {
+            spawn("agones", &life, AgonesDriver::new(port, Arc::clone(&population)))?;
+            spawn_unawaited("agones-watch", &life, AgonesWatch::new(port, life.clone()))?;
+        }
+        for target in config.hooks {
+            spawn("hook", &life, HookDriver::new(target, life.clone(), Arc::clone(&population)))?;
+        }
+        #[cfg(target_os = "linux")]
+        if config.systemd && std::env::var_os("NOTIFY_SOCKET").is_some() {
+            spawn("systemd", &life, crate::systemd::SystemdDriver::new(Arc::clone(&population)))?;
+        }
+        Ok(Self { life, population })
+    }
+
+    /// Registers the server with a token issuer, from the state ready on. It is removed at its end.
+    ///
+    /// # Errors
+    /// The system refuses a thread.
+    pub fn register(&self, config: RegistrationConfig) -> io::Result<()> {
+        spawn("registration", &self.life, RegistrationDriver::new(config, Arc::clone(&self.population)))
+    }
+
+    /// Returns the states of the server.
+    #[must_use]
+    pub const fn life_cycle(&self) -> &LifeCycle {
+        &self.life
+    }
+
+    /// Ends the life, and waits until the drivers have reported that, at most for 5 s.
+    pub fn end(&self) {
+        if self.life.advance(LifeState::Ended) && !self.life.wait_for_drivers(END_TIME) {
+            warn!("the end of the server could not be reported within 5 s");
+        }
+    }
+
+    /// Returns the reporter of a server, or of one shard of a server; each shard needs its own.
+    #[must_use]
+    pub fn reporter(&self) -> FleetReporter {
+        FleetReporter::new(self.life.clone(), self.population.add_shard())
+    }
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests;

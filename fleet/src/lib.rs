@@ -1,0 +1,33 @@
+#![doc = include_str!("../README.md")]
+//!
+//! ```text
+//!  game's thread ── FleetReporter ─ try_lock ─▶ Population ◀── lock ──┐
+//!        │                                                           ├── a thread for each driver: Agones, hook,
+//!        └── LifeCycle::advance ─▶ states entered so far ◀── wait ────┘   systemd, registration
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod agones;
+mod agones_address;
+mod agones_watch;
+mod back_off;
+mod driver;
+#[cfg(test)]
+mod fake_http;
+mod fleet;
+mod hook;
+mod http;
+mod life_cycle;
+mod population;
+mod registration;
+mod reporter;
+#[cfg(target_os = "linux")]
+mod systemd;
+
+pub use self::agones_address::{AgonesAddressError, agones_address};
+pub use self::fleet::{Fleet, FleetConfig};
+pub use self::hook::HookTarget;
+pub use self::life_cycle::{LifeCycle, LifeState};
+pub use self::registration::{RegistrationConfig, RegistrationKey};
+pub use self::reporter::FleetReporter;

@@ -1,0 +1,216 @@
+//! Registration with the token issuer: heartbeats with the free slots, so that backends can request tokens for a group
+//! of servers (`specs/http-api.md`, PUT /v1/servers/{id}).
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::Value;
+use slipgate_netcode::ids::ClientId;
+use slipgate_os::key_file::{KeyFileError, read_secret_file};
+use slipgate_server::ClientHandle;
+use tracing::{info, warn};
+use zeroize::Zeroizing;
+
+use crate::back_off::BackOff;
+use crate::driver::Driver;
+use crate::http::{CallMethod, CallResponse, HttpCaller, is_loopback, warn_refused};
+use crate::life_cycle::LifeState;
+use crate::population::Population;
+
+/// The heartbeat without a response that says otherwise, and the bounds of what a response may say.
+const HEARTBEAT: Duration = Duration::from_secs(1);
+const MIN_HEARTBEAT: Duration = Duration::from_millis(100);
+const MAX_HEARTBEAT: Duration = Duration::from_secs(10);
+/// The time between two looks at the state before the server is ready; a new state ends the wait.
+const IDLE: Duration = Duration::from_secs(60);
+/// The maximum number of client ids in one heartbeat.
+const MAX_ADMITTED: usize = 128;
+/// The maximum number of addresses of a server.
+const MAX_ADDRESSES: usize = 4;
+/// The maximum length of an id and of a name, in characters.
+const MAX_NAME_CHARS: usize = 64;
+
+/// The API key with which a server registers. It is wiped when dropped, and no output shows it.
+#[derive(Clone)]
+pub struct RegistrationKey(Arc<Zeroizing<String>>);
+
+impl RegistrationKey {
+    /// Reads the key from a file that only its owner can read. White space around it is ignored.
+    ///
+    /// # Errors
+    /// The file cannot be read, or others can read it.
+    pub fn read(path: impl AsRef<Path>) -> Result<Self, KeyFileError> {
+        let text = read_secret_file(path)?;
+        Ok(Self(Arc::new(Zeroizing::new(text.trim().to_owned()))))
+    }
+}
+
+impl fmt::Debug for RegistrationKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RegistrationKey(..)")
+    }
+}
+
+/// How a server registers.
+#[derive(Clone, Debug)]
+pub struct RegistrationConfig {
+    /// The URL of the issuer, such as `http://127.0.0.1:8080`.
+    pub issuer: String,
+    /// The API key, with the scope to register in the group.
+    pub key: RegistrationKey,
+    /// The name of the server, unique among the servers of the issuer.
+    pub server_id: String,
+    /// The group for which backends request tokens.
+    pub group: String,
+    /// The region, if there are several.
+    pub region: Option<String>,
+    /// The build of the game, for people.
+    pub build: Option<String>,
+    /// The protocol id of the server.
+    pub protocol_id: u64,
+    /// The addresses that tokens list; the first four are registered.
+    pub addresses: Vec<SocketAddr>,
+}
+
+impl RegistrationConfig {
+    /// Returns whether a text may be a server id, a group or a region: 1 to 64 characters of `A-Z a-z 0-9 . _ -`.
+    #[must_use]
+    pub fn is_name(text: &str) -> bool {
+        let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+        (1..=MAX_NAME_CHARS).contains(&text.len()) && text.bytes().all(is_allowed)
+    }
+}
+
+/// The body of a heartbeat.
+#[derive(Serialize)]
+struct Heartbeat<'a> {
+    /// A text, because many JSON parsers lose precision above 2^53.
+    protocol_id: String,
+    addresses: Vec<String>,
+    group: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    region: Option<&'a str>,
+    slots: u32,
+    free_slots: u32,
+    draining: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    build: Option<&'a str>,
+    admitted_client_ids: Vec<String>,
+}
+
+/// Sends heartbeats from the state ready on, and removes the server at its end.
+pub(crate) struct RegistrationDriver {
+    config: RegistrationConfig,
+    url: String,
+    http: HttpCaller,
+    population: Arc<Population>,
+    back_off: BackOff,
+    /// The connected clients that an accepted heartbeat has reported.
+    reported: BTreeSet<ClientHandle>,
+}
+
+impl RegistrationDriver {
+    pub(crate) fn new(config: RegistrationConfig, population: Arc<Population>) -> Self {
+        let url = format!("{}/v1/servers/{}", config.issuer.trim_end_matches('/'), config.server_id);
+        let http = HttpCaller::new(is_loopback(&url));
+        Self { config, url, http, population, back_off: BackOff::default(), reported: BTreeSet::new() }
+    }
+
+    /// Sends a heartbeat. Returns the time until the next one.
+    fn beat(&mut self, state: LifeState) -> Duration {
+        let (now, slots) = (self.population.read(), self.population.slots());
+        let connected: BTreeSet<_> = now.clients.iter().map(|(client, _)| *client).collect();
+        self.reported.retain(|client| connected.contains(client));
+        let is_new = |(client, _): &&(ClientHandle, ClientId)| !self.reported.contains(client);
+        let new: Vec<_> = now.clients.iter().filter(is_new).take(MAX_ADMITTED).copied().collect();
+        let heartbeat = Heartbeat {
+            protocol_id: self.config.protocol_id.to_string(),
+            addresses: self.config.addresses.iter().take(MAX_ADDRESSES).map(ToString::to_string).collect(),
+            group: &self.config.group,
+            region: self.config.region.as_deref(),
+            slots,
+            free_slots: slots.saturating_sub(now.connected),
+            draining: state >= LifeState::Draining,
+            build: self.config.build.as_deref(),
+            admitted_client_ids: new.iter().map(|(_, id)| id.to_string()).collect(),
+        };
+        let result = self.http.call(CallMethod::Put, &self.url, Some(&self.config.key.0), Some(&heartbeat));
+        match result {
+            Ok(CallResponse { status: 200, body }) => {
+                self.reported.extend(new.iter().map(|(client, _)| *client));
+                if self.back_off.on_success() {
+                    info!(server = self.config.server_id, "the issuer takes heartbeats again");
+                }
+                next_heartbeat(&body)
+            }
+            refused => {
+                if self.back_off.is_first() {
+                    warn_refused("issuer", "heartbeat", &refused);
+                }
+                self.back_off.on_failure()
+            }
+        }
+    }
+
+    /// Removes the server from the registry. Without it, the issuer notices the end by the missing heartbeats.
+    fn remove(&self) {
+        let result = self.http.call(CallMethod::Delete, &self.url, Some(&self.config.key.0), None::<&()>);
+        if !result.as_ref().is_ok_and(CallResponse::is_success) {
+            warn!(server = self.config.server_id, "the server could not be removed from the issuer");
+        }
+    }
+}
+
+/// Returns the time that a response asks for, within bounds.
+fn next_heartbeat(response: &Value) -> Duration {
+    let millis = response.get("heartbeat_millis").and_then(Value::as_u64);
+    millis.map_or(HEARTBEAT, Duration::from_millis).clamp(MIN_HEARTBEAT, MAX_HEARTBEAT)
+}
+
+impl Driver for RegistrationDriver {
+    fn run(&mut self, state: LifeState) -> Option<Duration> {
+        match state {
+            LifeState::Starting => Some(IDLE),
+            LifeState::Ready | LifeState::Allocated | LifeState::Draining => Some(self.beat(state)),
+            LifeState::Ended => {
+                self.remove();
+                None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn heartbeats_keep_their_bounds_whatever_the_issuer_says() {
+        for (response, millis) in [
+            (json!({"heartbeat_millis": 250}), 250),
+            (json!({"heartbeat_millis": 0}), 100),
+            (json!({"heartbeat_millis": u64::MAX}), 10_000),
+            (json!({"heartbeat_millis": -1}), 1000),
+            (json!(null), 1000),
+        ] {
+            assert_eq!(next_heartbeat(&response).as_millis(), millis, "{response}");
+        }
+    }
+
+    #[test]
+    fn names_have_few_characters() {
+        for name in ["a", "eu-west.1_b", &"x".repeat(64)] {
+            assert!(RegistrationConfig::is_name(name), "{name}");
+        }
+        for name in ["", "a/b", "..%2f", "ä", "a b", &"x".repeat(65)] {
+            assert!(!RegistrationConfig::is_name(name), "{name}");
+        }
+    }
+}

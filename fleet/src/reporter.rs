@@ -1,0 +1,83 @@
+//! The game's side: copies the connected clients for the drivers, and allocates the server with the first one.
+
+use std::sync::{Arc, TryLockError};
+use std::time::Duration;
+
+use slipgate_netcode::ids::ClientId;
+use slipgate_server::counters::ServerTotals;
+use slipgate_server::sharded::ShardedServer;
+use slipgate_server::{ClientHandle, Instant, Now, Server};
+
+use crate::life_cycle::{LifeCycle, LifeState};
+use crate::population::ShardPopulation;
+
+/// The shortest time between two copies of the connected clients.
+const REPORT_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Reports the clients of a server, or of one shard. [`Fleet::reporter`](crate::Fleet::reporter) returns it.
+pub struct FleetReporter {
+    life: LifeCycle,
+    shard: Arc<ShardPopulation>,
+    next_report: Option<Instant>,
+    /// The connects and disconnects of the last copy, and the clients of it.
+    last_changes: Option<u64>,
+    clients: Vec<(ClientHandle, ClientId)>,
+}
+
+impl FleetReporter {
+    pub(crate) fn new(life: LifeCycle, shard: Arc<ShardPopulation>) -> Self {
+        Self { life, shard, next_report: None, last_changes: None, clients: Vec::new() }
+    }
+
+    /// Ends a turn that began at `began`: every 250 ms, after a client connected or left, it copies the connected
+    /// clients. The first client turns the state to [`LifeState::Allocated`]. It never waits for a driver.
+    pub fn on_turn(&mut self, server: &mut Server, began: Now) {
+        self.shard.on_turn();
+        if !self.is_due(began.monotonic) {
+            return;
+        }
+        let totals = server.totals();
+        if self.last_changes != Some(changes(&totals)) {
+            self.clients.clear();
+            for client in server.clients().collect::<Vec<_>>() {
+                self.clients.extend(server.client(client).map(|found| (client, found.client_id())));
+            }
+        }
+        self.report(&totals, began.monotonic);
+    }
+
+    /// Does the same for the game loop of a sharded server. The drivers get the number of clients without their ids.
+    pub fn on_sharded_turn(&mut self, server: &mut ShardedServer, began: Now) {
+        self.shard.on_turn();
+        if self.is_due(began.monotonic) {
+            self.report(&ServerTotals::sum(&server.totals()), began.monotonic);
+        }
+    }
+
+    fn is_due(&self, now: Instant) -> bool {
+        self.next_report.is_none_or(|next| now >= next)
+    }
+
+    /// Copies the clients, unless a driver is reading them: then the next turn tries again.
+    fn report(&mut self, totals: &ServerTotals, now: Instant) {
+        let mut shard = match self.shard.clients.try_lock() {
+            Ok(shard) => shard,
+            // Poisoning is harmless: the critical sections only copy.
+            Err(TryLockError::Poisoned(error)) => error.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
+        };
+        shard.connected = totals.connected;
+        shard.clients.clone_from(&self.clients);
+        drop(shard);
+        self.last_changes = Some(changes(totals));
+        self.next_report = Some(now.after(REPORT_INTERVAL));
+        if totals.connected > 0 && self.life.state() == LifeState::Ready {
+            self.life.advance(LifeState::Allocated);
+        }
+    }
+}
+
+/// Returns a number that grows with each client that connects or leaves.
+const fn changes(totals: &ServerTotals) -> u64 {
+    totals.stats.connects.wrapping_add(totals.stats.disconnects)
+}
