@@ -33,7 +33,7 @@ pub(crate) struct FakeHttp {
 }
 
 impl FakeHttp {
-    /// Starts a service whose responses come from this function.
+    /// Starts a service with the responses of this function.
     pub(crate) fn start(respond: impl Fn(&FakeRequest) -> (u16, String) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let (port, requests) = (listener.local_addr().unwrap().port(), Arc::default());

@@ -6,6 +6,7 @@ mod conditioner;
 mod demo;
 #[cfg(unix)]
 mod documents;
+mod fleet;
 mod issuer;
 mod process;
 #[cfg(unix)]

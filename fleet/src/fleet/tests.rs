@@ -1,4 +1,4 @@
-//! A whole life with a fake of Agones' sidecar, a hook, and a game whose turns never wait.
+//! A whole life with a fake of Agones' sidecar and hooks. The turns of the game never wait.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test panics")]
 
@@ -179,7 +179,7 @@ fn missing_hooks_do_not_stop_the_server() {
     assert!(start.elapsed() < MAX_WAIT);
 }
 
-/// A server whose turns the test runs.
+/// Returns a server; the test runs its turns.
 fn server() -> (Server, Clock) {
     let sockets = Sockets::bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
     let (clock, config) = (Clock::start(), ServerConfig::new(1, 8, &sockets.local_addresses()));

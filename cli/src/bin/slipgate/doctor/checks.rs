@@ -7,8 +7,8 @@ use serde::Deserialize;
 use slipgate_client::ConnectToken;
 use slipgate_client::fetch::{FetchRequest, fetch};
 
-use super::DoctorFlags;
 use super::finding::DoctorFinding;
+use super::flags::DoctorFlags;
 use super::handshake::{HandshakeResult, attempt};
 use super::http_date::{parse_date, skew};
 use crate::admin_http::AdminPort;
@@ -22,6 +22,9 @@ const MAX_SKEW: i64 = 2;
 const MAX_LIFETIME: u64 = 45;
 /// The shortest timeout that a stall of a radio does not exceed often, in seconds.
 const MIN_TIMEOUT: i32 = 3;
+/// The name of the metric of dropped datagrams, in two parts, with its label.
+const PREFIX: &str = "slipgate";
+const DROPPED: &str = "_dropped_datagrams_total{reason=\"";
 /// The table that explains each reason to drop a datagram.
 const DROPPED_DATAGRAMS: &str = include_str!("../../../../../docs/dropped-datagrams.md");
 
@@ -304,7 +307,7 @@ fn drops(admin: &AdminPort) -> Result<Drops, String> {
 }
 
 fn parse_drops(metrics: &str) -> Drops {
-    let rows = metrics.lines().filter_map(|line| line.strip_prefix("slipgate_dropped_datagrams_total{reason=\""));
+    let rows = metrics.lines().filter_map(|line| line.strip_prefix(PREFIX)?.strip_prefix(DROPPED));
     rows.filter_map(|row| row.split_once("\"} "))
         .filter_map(|(name, count)| Some((name.into(), count.parse().ok()?)))
         .collect()
@@ -325,8 +328,7 @@ mod tests {
     fn dropped_datagrams_explain_a_failed_handshake() {
         let server: SocketAddr = "192.0.2.1:7".parse().unwrap();
         let drops = |text: &str| parse_drops(text);
-        let row =
-            |reason: &str, count: u32| format!("slipgate_dropped_datagrams_total{{reason=\"{reason}\"}} {count}\n");
+        let row = |reason: &str, count: u32| format!("{PREFIX}{DROPPED}{reason}\"}} {count}\n");
         let before = drops(&row("token_not_authentic", 1));
         let after = drops(&format!("# X\n{}{}", row("token_not_authentic", 4), row("replayed", 2)));
         let finding = explain(server, None, Some((before.clone(), after)));

@@ -7,18 +7,16 @@
 
 mod checks;
 mod finding;
+mod flags;
 mod handshake;
 mod http_date;
 
-use std::net::SocketAddr;
-use std::path::PathBuf;
-
-use clap::Args;
 use slipgate_cli::Failure;
 use slipgate_cli::output::print_line;
 
 use self::checks::examine;
 use self::finding::Severity;
+pub(crate) use self::flags::DoctorFlags;
 use crate::admin_http::AdminPort;
 
 pub(crate) const AFTER_HELP: &str = "\
@@ -30,37 +28,6 @@ Exit status: 0 if nothing is wrong, 5 otherwise; 2 if a flag is wrong.";
 
 /// The status if something is wrong.
 const PROBLEMS: u8 = 5;
-
-#[derive(Args)]
-pub(crate) struct DoctorFlags {
-    /// The token issuer, such as http://127.0.0.1:8080
-    #[arg(long, value_name = "URL")]
-    pub(super) issuer: String,
-
-    /// File with the issuer's API key, mode 0600 [default: the environment variable SLIPGATE_API_KEY]
-    #[arg(long, value_name = "FILE")]
-    api_key_file: Option<PathBuf>,
-
-    /// Client id of the doctor
-    #[arg(long, value_name = "ID", default_value_t = u64::MAX)]
-    pub(super) client_id: u64,
-
-    /// Check this server; may be repeated [default: all servers of the issuer]
-    #[arg(long, value_name = "IP:PORT")]
-    pub(super) server: Vec<SocketAddr>,
-
-    /// The admin port of the server: IP:PORT, or a URL [default: none]
-    #[arg(long, value_name = "ADDRESS")]
-    admin: Option<String>,
-
-    /// File with the token of the admin port, mode 0600 [default: none]
-    #[arg(long, value_name = "FILE", requires = "admin")]
-    admin_token_file: Option<PathBuf>,
-
-    /// Print one JSON object per finding
-    #[arg(long)]
-    json: bool,
-}
 
 pub(crate) fn run(flags: &DoctorFlags) -> Result<(), Failure> {
     let key = crate::api_key::read(flags.api_key_file.as_deref())?;

@@ -8,6 +8,8 @@
 
 mod client;
 mod flags;
+mod payload;
+mod plan;
 mod report;
 mod tokens;
 mod worker;
@@ -25,9 +27,10 @@ use slipgate_cli::{Failure, descriptors};
 use slipgate_os::clock::Clock;
 
 pub(crate) use self::flags::LoadFlags;
+use self::plan::LoadPlan;
 use self::report::{LoadReport, SharedReport};
 use self::tokens::{TokenSource, start_tokens};
-use self::worker::{LoadPlan, LoadWorker};
+use self::worker::LoadWorker;
 
 pub(crate) const AFTER_HELP: &str = "\
 The server must echo: slipgate-server --app echo. Tokens come from an issuer (--issuer), or are minted with the \

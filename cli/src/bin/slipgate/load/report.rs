@@ -11,7 +11,7 @@ use serde::Serialize;
 use slipgate_cli::Failure;
 use slipgate_netcode::time::Instant;
 
-use super::client::read_payload;
+use super::payload::read_payload;
 
 /// The status of a load that was not perfect.
 const NOT_PERFECT: u8 = 5;

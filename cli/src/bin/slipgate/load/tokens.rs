@@ -19,8 +19,8 @@ use slipgate_token_issuer::key_file::read_key_file;
 use zeroize::Zeroizing;
 
 use super::flags::LoadFlags;
+use super::plan::LoadPlan;
 use super::report::SharedReport;
-use super::worker::LoadPlan;
 use crate::keygen::entropy;
 
 /// The threads that fetch or mint tokens at the same time.

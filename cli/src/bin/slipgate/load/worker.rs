@@ -10,11 +10,9 @@ use std::time::Duration;
 
 use mio::{Events, Interest, Poll, Token};
 use slipgate_netcode::time::Instant;
-use slipgate_os::clock::Clock;
-use slipgate_sim::Preset;
 
-use super::client::{LoadClient, LoadOutbox, LoadTurn};
-use super::flags::LoadFlags;
+use super::client::{LoadClient, LoadOutbox};
+use super::plan::LoadPlan;
 use super::report::{PartReport, SharedReport};
 use super::tokens::NumberedToken;
 
@@ -24,56 +22,6 @@ const MAX_WAIT: Duration = Duration::from_millis(10);
 const MAX_EVENTS: usize = 1024;
 /// The time between two turns of a client that has no other time.
 const IDLE_TURN: Duration = Duration::from_millis(100);
-
-/// The settings that all threads share.
-#[derive(Clone)]
-pub(super) struct LoadPlan {
-    pub(super) clock: Clock,
-    pub(super) start: Instant,
-    pub(super) clients: u32,
-    pub(super) first_client_id: u64,
-    ramp: Duration,
-    duration: Duration,
-    interval: Duration,
-    size: u16,
-    preset: Option<Preset>,
-}
-
-impl LoadPlan {
-    pub(super) fn of(flags: &LoadFlags, clock: Clock) -> Self {
-        Self {
-            clock,
-            start: clock.monotonic(),
-            clients: flags.clients,
-            first_client_id: flags.first_client_id,
-            ramp: flags.ramp.0,
-            duration: flags.duration.0,
-            interval: flags.interval(),
-            size: flags.size,
-            preset: flags.preset,
-        }
-    }
-
-    /// Returns when this client begins to connect.
-    pub(super) fn begin_of(&self, number: u32) -> Instant {
-        self.start.after(self.ramp.mul_f64(f64::from(number) / f64::from(self.clients.max(1))))
-    }
-
-    /// Returns the time in which payloads are sent.
-    pub(super) fn total(&self) -> Duration {
-        self.ramp + self.duration
-    }
-
-    /// Returns the time in which payloads were sent until `now`.
-    pub(super) fn sending_time(&self, now: Instant) -> Duration {
-        now.since(self.start).min(self.total())
-    }
-
-    fn turn(&self, now: Instant) -> LoadTurn {
-        let sends = now.since(self.start) < self.total();
-        LoadTurn { now, sends, interval: self.interval, size: self.size }
-    }
-}
 
 /// The clients of one thread.
 pub(super) struct LoadWorker {

@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 
-/// The values of metrics by their name with labels, as in the text.
+/// The first part of the name of each metric.
+const PREFIX: &str = "slipgate";
+
+/// The values of metrics by their name without prefix, with labels as in the text.
 #[derive(Debug, Default)]
 pub(super) struct TopMetrics(BTreeMap<String, f64>);
 
@@ -11,7 +14,8 @@ impl TopMetrics {
     pub(super) fn parse(text: &str) -> Self {
         let lines = text.lines().filter(|line| !line.starts_with('#'));
         let pairs = lines.filter_map(|line| line.rsplit_once(' '));
-        Self(pairs.filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?))).collect())
+        let name_of = |name: &str| name.strip_prefix(PREFIX)?.strip_prefix('_').map(str::to_owned);
+        Self(pairs.filter_map(|(name, value)| Some((name_of(name)?, value.parse().ok()?))).collect())
     }
 
     /// Returns a value, 0 without it.
@@ -47,11 +51,12 @@ mod tests {
 
     #[test]
     fn values_labels_and_means_are_read() {
-        let text = "# HELP a A.\na_total 7\nb{reason=\"x\"} 1\nb{reason=\"y\"} 0\nt_sum 2.5\nt_count 5\njunk\n";
-        let metrics = TopMetrics::parse(text);
+        let text = "# TYPE a counter.\nP_a_total 7\nP_b{reason=\"x\"} 1\nP_b{reason=\"y\"} 0\nP_t_sum 2.5\nP_t_count 5\njunk\n";
+        let parse = |text: &str| TopMetrics::parse(&text.replace('P', PREFIX));
+        let metrics = parse(text);
         assert_eq!((metrics.get("a_total"), metrics.get("missing"), metrics.sum("b")), (7.0, 0.0, 1.0));
         assert_eq!(metrics.by_label("b", "reason"), [("x", 1.0)]);
-        assert_eq!(metrics.mean_since(&TopMetrics::parse("t_sum 1.5\nt_count 3\n"), "t"), Some(0.5));
+        assert_eq!(metrics.mean_since(&parse("P_t_sum 1.5\nP_t_count 3\n"), "t"), Some(0.5));
         assert_eq!(metrics.mean_since(&metrics, "t"), None);
     }
 }

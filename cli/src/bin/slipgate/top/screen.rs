@@ -47,12 +47,12 @@ fn header_lines(view: &TopView) -> Vec<Line<'static>> {
         None => ("ready".to_owned(), Color::Green),
         Some(reason) => (plain_text(reason), Color::Red),
     };
-    let clients = metrics.sum("slipgate_clients");
+    let clients = metrics.sum("clients");
     let text = format!(
         "  {clients} of {} slots, {} pending, for {:.0} s",
-        metrics.get("slipgate_slots"),
-        metrics.get("slipgate_pending_clients"),
-        metrics.get("slipgate_uptime_seconds"),
+        metrics.get("slots"),
+        metrics.get("pending_clients"),
+        metrics.get("uptime_seconds"),
     );
     let name = Span::styled(view.url.clone(), Style::new().add_modifier(Modifier::BOLD));
     let state = Span::styled(format!("  {state}"), Style::new().fg(color));
@@ -71,17 +71,17 @@ fn draw_charts(view: &TopView, frame: &mut Frame<'_>, area: Rect) {
 fn number_lines(view: &TopView) -> Vec<Line<'static>> {
     let rate = |counter: &str| view.rate(counter).map_or_else(|| "-".to_owned(), short);
     let turn = view.turn_millis().map_or_else(|| "-".to_owned(), |millis| format!("{millis:.2} ms"));
-    let drops = view.reading.metrics.by_label("slipgate_dropped_datagrams_total", "reason");
+    let drops = view.reading.metrics.by_label("dropped_datagrams_total", "reason");
     let drops: Vec<_> =
         drops.iter().map(|(reason, count)| format!("{} {}", plain_text(reason), short(*count))).collect();
     vec![
         Line::raw(format!(
             "turn {turn}   in {}B/s   out {}B/s   datagrams out {}/s   dropped {}/s   over budget {}/s",
-            rate("slipgate_received_bytes_total"),
-            rate("slipgate_sent_bytes_total"),
-            rate("slipgate_datagrams_sent_total"),
-            rate("slipgate_dropped_datagrams_total"),
-            rate("slipgate_packets_over_budget_total"),
+            rate("received_bytes_total"),
+            rate("sent_bytes_total"),
+            rate("datagrams_sent_total"),
+            rate("dropped_datagrams_total"),
+            rate("packets_over_budget_total"),
         )),
         Line::raw(format!(
             "dropped since the start: {}",

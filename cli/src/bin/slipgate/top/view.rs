@@ -107,7 +107,7 @@ pub(super) struct TopView {
 
 impl TopView {
     pub(super) fn new(url: &str, reading: TopReading) -> Self {
-        let connected = vec![reading.metrics.sum("slipgate_clients") as u64];
+        let connected = vec![reading.metrics.sum("clients") as u64];
         Self {
             url: url.to_owned(),
             reading,
@@ -127,8 +127,8 @@ impl TopView {
                 sort(&mut reading.clients, self.order);
                 self.earlier = Some(std::mem::replace(&mut self.reading, reading));
                 self.problem = None;
-                push(&mut self.connected, self.reading.metrics.sum("slipgate_clients") as u64);
-                let rate = self.rate("slipgate_datagrams_received_total").unwrap_or(0.0) as u64;
+                push(&mut self.connected, self.reading.metrics.sum("clients") as u64);
+                let rate = self.rate("datagrams_received_total").unwrap_or(0.0) as u64;
                 push(&mut self.datagrams, rate);
             }
             Err(problem) => self.problem = Some(problem),
@@ -146,7 +146,7 @@ impl TopView {
     /// Returns the mean time of the turns since the last reading, in milliseconds.
     pub(super) fn turn_millis(&self) -> Option<f64> {
         let earlier = self.earlier.as_ref()?;
-        let mean = self.reading.metrics.mean_since(&earlier.metrics, "slipgate_turn_time_seconds");
+        let mean = self.reading.metrics.mean_since(&earlier.metrics, "turn_time_seconds");
         mean.map(|seconds| seconds * 1000.0)
     }
 

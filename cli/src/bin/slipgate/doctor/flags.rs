@@ -1,0 +1,37 @@
+//! The flags of `slipgate doctor`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+
+#[derive(Args)]
+pub(crate) struct DoctorFlags {
+    /// The token issuer, such as http://127.0.0.1:8080
+    #[arg(long, value_name = "URL")]
+    pub(super) issuer: String,
+
+    /// File with the issuer's API key, mode 0600 [default: the environment variable SLIPGATE_API_KEY]
+    #[arg(long, value_name = "FILE")]
+    pub(super) api_key_file: Option<PathBuf>,
+
+    /// Client id of the doctor
+    #[arg(long, value_name = "ID", default_value_t = u64::MAX)]
+    pub(super) client_id: u64,
+
+    /// Check this server; may be repeated [default: all servers of the issuer]
+    #[arg(long, value_name = "IP:PORT")]
+    pub(super) server: Vec<SocketAddr>,
+
+    /// The admin port of the server: IP:PORT, or a URL [default: none]
+    #[arg(long, value_name = "ADDRESS")]
+    pub(super) admin: Option<String>,
+
+    /// File with the token of the admin port, mode 0600 [default: none]
+    #[arg(long, value_name = "FILE", requires = "admin")]
+    pub(super) admin_token_file: Option<PathBuf>,
+
+    /// Print one JSON object per finding
+    #[arg(long)]
+    pub(super) json: bool,
+}

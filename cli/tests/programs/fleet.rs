@@ -1,0 +1,188 @@
+//! A server that registers with an issuer, and a player that gets its token for a group; a server under Agones.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test panics")]
+#![cfg(unix)]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use slipgate_client::ConnectToken;
+use slipgate_token_issuer::api_key::ApiKey;
+use ureq::http::Request;
+
+use crate::issuer;
+use crate::server::client::TestClient;
+use crate::server::program::{MAX_WAIT, TestFolder, assert_no_secret};
+
+/// Sends a request with this key. Returns the status and the body.
+fn send(program: &issuer::program::Program, key: &str, method: &str, path: &str, body: &Value) -> (u16, Value) {
+    let request =
+        Request::builder().method(method).uri(program.url(path)).header("Authorization", format!("Bearer {key}"));
+    let request = request.header("Content-Type", "application/json").body(body.to_string()).unwrap();
+    let mut response = issuer::program::agent().run(request).unwrap();
+    let body = response.body_mut().read_to_string().unwrap();
+    (response.status().as_u16(), serde_json::from_str(&body).unwrap_or_default())
+}
+
+/// Starts an issuer with a registry in memory. Returns it, its folder, and the keys of a backend and of servers.
+fn issuer_with_registry() -> (issuer::program::Program, issuer::program::TestFolder, [String; 2]) {
+    let folder = issuer::program::TestFolder::new();
+    let keys = [(); 2].map(|()| ApiKey::random(&mut slipgate_token_issuer::system_entropy().unwrap()));
+    let digests = [0, 1].map(|index: usize| keys[index].digest(&mut slipgate_token_issuer::system_entropy().unwrap()));
+    let text = format!(
+        "bind = \"127.0.0.1:0\"\nprotocol_id = 0x1234\nkey_file = \"keys\"\nregistry = \"memory\"\n\
+         hosts = [\"127.0.0.1\"]\n\
+         [[api_keys]]\nid = \"lobby\"\ndigests = [\"{}\"]\npermissions = [\"mint\", \"observe\"]\n\
+         [[api_keys]]\nid = \"server\"\ndigests = [\"{}\"]\npermissions = [\"register\"]\n",
+        digests[0], digests[1],
+    );
+    folder.write("issuer.toml", &text, 0o600);
+    let config = folder.path.join("issuer.toml");
+    let program = issuer::program::Program::start(folder.bare(&["--config", config.to_str().unwrap()]));
+    let [lobby, server] = keys;
+    let keys = [format!("lobby.{}", lobby.expose()), format!("server.{}", server.expose())];
+    (program, folder, keys)
+}
+
+/// Repeats a request until its response meets a condition.
+fn until(what: &str, mut request: impl FnMut() -> (u16, Value), holds: impl Fn(&(u16, Value)) -> bool) -> Value {
+    let start = Instant::now();
+    loop {
+        let response = request();
+        if holds(&response) {
+            return response.1;
+        }
+        assert!(start.elapsed() < MAX_WAIT, "{what}: {response:?}");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn registered_server_gets_players_of_its_group() {
+    let (issuer, _keys, [lobby, registration]) = issuer_with_registry();
+    let folder = TestFolder::new();
+    folder.write("registration.key", &registration, 0o600);
+    let url = issuer.url("");
+    let flags = ["--issuer", &url, "--issuer-key-file", "registration.key", "--server-id", "eu-1", "--group", "ranked"];
+    let server = folder.start(&[&flags[..], &["--slots", "2", "--drain", "1h", "--first-start"]].concat());
+    let list = || send(&issuer, &lobby, "GET", "/v1/servers", &Value::Null);
+    let first = |response: &(u16, Value), name: &str| response.1["servers"][0][name].clone();
+    until("registered", list, |response| first(response, "state") == "ready" && first(response, "free_slots") == 2);
+    let request = json!({"client_id": 42, "group": "ranked", "timeout_seconds": 20});
+    let (status, minted) = send(&issuer, &lobby, "POST", "/v1/tokens", &request);
+    assert_eq!((status, minted["server_ids"].clone()), (201, json!(["eu-1"])), "{minted}");
+    let token = STANDARD.decode(minted["token"].as_str().unwrap()).unwrap();
+    let mut player = TestClient::join_with(ConnectToken::from_bytes(&token).unwrap());
+    player.echo(b"hello");
+    // The heartbeat that reports the player ends its reservation.
+    until("admitted", list, |response| first(response, "free_slots") == 1 && first(response, "reserved_slots") == 0);
+    server.signal("-TERM");
+    until("draining", list, |response| first(response, "state") == "draining");
+    let other = json!({"client_id": 43, "group": "ranked"});
+    assert_eq!(send(&issuer, &lobby, "POST", "/v1/tokens", &other).0, 503, "no token leads to a draining server");
+    player.leave();
+    let (code, log) = server.end();
+    assert_eq!(code, Some(0), "{log}");
+    assert!(!log.contains(&registration[20..40]), "the key is shown");
+    assert_eq!(list().1["servers"], json!([]), "removed at its end");
+}
+
+#[test]
+fn unreachable_issuer_does_not_stop_the_game() {
+    let folder = TestFolder::new();
+    folder.write("registration.key", "sgk_0123", 0o600);
+    let flags = ["--issuer", "http://127.0.0.1:1", "--issuer-key-file", "registration.key"];
+    let names = ["--server-id", "eu-1", "--group", "ranked", "--hook-url", "http://127.0.0.1:1/"];
+    let server = folder.start(&[&flags[..], &names[..]].concat());
+    let mut player = TestClient::join(1, server.address());
+    player.echo(b"while the issuer is lost");
+    server.wait_for("a call failed");
+    player.leave();
+    server.stop();
+    for (wrong, part) in [
+        (&flags[..], "--server-id"),
+        (&["--issuer", "ftp://x", "--issuer-key-file", "registration.key"], "http://"),
+        (&["--issuer", "http://127.0.0.1:1"], "--issuer-key-file"),
+        (&["--issuer", "http://127.0.0.1:1", "--issuer-key-file", "missing"], "missing"),
+        (&[&flags[..], &["--server-id", "a/b", "--group", "x"]].concat(), "--server-id"),
+        (&["--hook-url", "file:///etc/passwd"], "--hook-url"),
+        (&["--hook-command", "no-such-program"], "--hook-command"),
+    ] {
+        let (code, message) = folder.refused(folder.complete(wrong));
+        assert_eq!((code, message.contains(part)), (2, true), "{wrong:?}: {message}");
+    }
+}
+
+/// A fake of the sidecar of Agones: it records the lines of requests, and knows an address of the server.
+fn sidecar(address: &str, game_port: u16) -> (u16, Arc<Mutex<Vec<String>>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let (port, lines) = (listener.local_addr().unwrap().port(), Arc::<Mutex<Vec<String>>>::default());
+    let record = Arc::clone(&lines);
+    let status = json!({"state": "Ready", "address": address, "ports": [{"name": "game", "port": game_port}]});
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            let (mut line, mut length) = (String::new(), 0);
+            let _ = reader.read_line(&mut line);
+            loop {
+                let mut field = String::new();
+                if reader.read_line(&mut field).unwrap_or(0) <= 2 {
+                    break;
+                }
+                let value = field.to_lowercase();
+                length = value.strip_prefix("content-length: ").map_or(length, |value| value.trim().parse().unwrap());
+            }
+            let _ = reader.read_exact(&mut vec![0; length]);
+            let body = match line.split(' ').nth(1) {
+                Some("/gameserver") => json!({"status": status}).to_string(),
+                Some("/watch/gameserver") => format!("{}\n", json!({"result": {"status": status}})),
+                _ => "{}".to_owned(),
+            };
+            record.lock().unwrap().push(line.rsplit_once(' ').unwrap_or_default().0.to_owned());
+            let head = format!("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {}\r\n\r\n", body.len());
+            let _ = stream.write_all(format!("{head}{body}").as_bytes());
+        }
+    });
+    (port, lines)
+}
+
+#[test]
+fn server_under_agones_advertises_its_address_and_is_allocated() {
+    let folder = TestFolder::new();
+    let (port, lines) = sidecar("203.0.113.5", 7654);
+    let mut command = folder.on(&["0.0.0.0:0"], &["--agones", "--first-start"]);
+    command.env("AGONES_SDK_HTTP_PORT", port.to_string());
+    let server = crate::server::program::Program::start(command);
+    let line = server.wait_for("serving");
+    assert!(line.contains("advertise=\"203.0.113.5:7654\"") || line.contains("advertise=203.0.113.5:7654"), "{line}");
+    let until = |wanted: &str| {
+        let start = Instant::now();
+        while !lines.lock().unwrap().iter().any(|line| line == wanted) {
+            assert!(start.elapsed() < MAX_WAIT, "{wanted}: {:?}", lines.lock().unwrap().last());
+            thread::sleep(Duration::from_millis(20));
+        }
+    };
+    until("POST /ready");
+    until("POST /health");
+    assert!(!lines.lock().unwrap().contains(&"POST /allocate".to_owned()), "no client has connected");
+    // A token with the public address, for a client that sends to the bound one.
+    let local = std::net::SocketAddr::from(([127, 0, 0, 1], server.address().port()));
+    let mut token = crate::server::client::TestToken::new(9, local);
+    token.internal = Some(vec!["203.0.113.5:7654".parse().unwrap()]);
+    let mut player = TestClient::join_with(token.mint());
+    until("POST /allocate");
+    until("PATCH /v1beta1/counters/players");
+    player.leave();
+    server.signal("-TERM");
+    let (code, log) = server.end();
+    assert_eq!(code, Some(0), "{log}");
+    assert_no_secret(&log);
+    assert_eq!(lines.lock().unwrap().iter().filter(|line| *line == "POST /shutdown").count(), 1);
+}
