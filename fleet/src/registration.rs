@@ -88,7 +88,7 @@ impl RegistrationConfig {
 
 /// The body of a heartbeat.
 #[derive(Serialize)]
-struct Heartbeat<'a> {
+struct RegistrationBeat<'a> {
     /// A text, because many JSON parsers lose precision above 2^53.
     protocol_id: String,
     addresses: Vec<String>,
@@ -128,7 +128,7 @@ impl RegistrationDriver {
         self.reported.retain(|client| connected.contains(client));
         let is_new = |(client, _): &&(ClientHandle, ClientId)| !self.reported.contains(client);
         let new: Vec<_> = now.clients.iter().filter(is_new).take(MAX_ADMITTED).copied().collect();
-        let heartbeat = Heartbeat {
+        let heartbeat = RegistrationBeat {
             protocol_id: self.config.protocol_id.to_string(),
             addresses: self.config.addresses.iter().take(MAX_ADDRESSES).map(ToString::to_string).collect(),
             group: &self.config.group,

@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn values_labels_and_means_are_read() {
-        let text = "# TYPE a counter.\nP_a_total 7\nP_b{reason=\"x\"} 1\nP_b{reason=\"y\"} 0\nP_t_sum 2.5\nP_t_count 5\njunk\n";
+        let text = "# EOF\nP_a_total 7\nP_b{reason=\"x\"} 1\nP_b{reason=\"y\"} 0\nP_t_sum 2.5\nP_t_count 5\n";
         let parse = |text: &str| TopMetrics::parse(&text.replace('P', PREFIX));
         let metrics = parse(text);
         assert_eq!((metrics.get("a_total"), metrics.get("missing"), metrics.sum("b")), (7.0, 0.0, 1.0));
