@@ -4,7 +4,6 @@ use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-#[cfg(unix)]
 use tracing::warn;
 
 use super::HistoryFileError;

@@ -14,6 +14,7 @@ const CRATES: &[&str] = &[
     "client",
     "token-issuer",
     "sync",
+    "capi",
     "cli",
     "tools/sim",
     "tools/worlds",

@@ -61,6 +61,18 @@ impl ClientHandle {
     pub const fn shard(self) -> ShardId {
         self.shard
     }
+
+    /// Returns the handle as a number, for programs in other languages.
+    #[must_use]
+    pub const fn to_bits(self) -> u64 {
+        (self.generation as u64) << 32 | (self.shard.0 as u64) << 16 | self.slot as u64
+    }
+
+    /// Returns the handle of a number. An invented number is the handle of no client, or of one that is connected.
+    #[must_use]
+    pub const fn from_bits(bits: u64) -> Self {
+        Self { shard: ShardId((bits >> 16) as u16), slot: bits as u16, generation: (bits >> 32) as u32 }
+    }
 }
 
 impl fmt::Display for ClientHandle {

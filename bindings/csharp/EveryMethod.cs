@@ -1,0 +1,146 @@
+// Client and server of one program on loopback: echoes 10,000 messages without garbage. Prints "ok" at the end.
+using System;
+using Slipgate;
+
+static class EveryMethod
+{
+    const ulong ProtocolId = 7;
+    const int Messages = 10000, PerTurn = 50, MaxTurns = 200000;
+
+    static Server server;
+    static Client client;
+    static byte chat, maps;
+    static ulong handle;
+    static int echoes, receipts, transfers;
+    static string sentence;
+    static bool ended, left;
+    static readonly byte[] message = new byte[100];
+
+    static void Check(bool condition, string what)
+    {
+        if (!condition) throw new Exception("not true: " + what);
+    }
+
+    static void Turn()
+    {
+        server.BeginTurn();
+        Event found;
+        while (server.TryNext(out found))
+        {
+            if (found.Kind == EventKind.Connected) handle = found.Client;
+            if (found.Kind == EventKind.Message)
+                Check(server.SendMessage(found.Client, found.Channel, found.Bytes) == Status.Done, "an echo");
+            if (found.Kind == EventKind.Ended) left = true;
+        }
+        server.EndTurn();
+        client.BeginTurn();
+        while (client.TryNext(out found))
+        {
+            if (found.Kind == EventKind.Message)
+            {
+                echoes++;
+                Check(found.Bytes.Length == message.Length, "the length");
+            }
+            if (found.Kind == EventKind.Receipt) receipts++;
+            if (found.Kind == EventKind.TransferReceived) transfers += found.Bytes.Length;
+            if (found.Kind == EventKind.Ended) { sentence = found.Text(); ended = true; }
+        }
+        client.EndTurn();
+        client.Wait(200);
+    }
+
+    static void Until(Func<bool> condition)
+    {
+        for (int turns = 0; !condition(); turns++)
+        {
+            Check(turns < MaxTurns, "it happened in time");
+            Turn();
+        }
+    }
+
+    // Sends all messages and waits for their echoes, without a delegate or another object.
+    static void Echo(int count)
+    {
+        int wanted = echoes + count, sent = 0;
+        for (int turns = 0; echoes < wanted; turns++)
+        {
+            Check(turns < MaxTurns, "the echoes arrived in time");
+            for (int i = 0; i < PerTurn && sent < count; i++)
+            {
+                Status status = client.SendMessage(chat, message);
+                if (status == Status.Backlogged) break;
+                Check(status == Status.Done, "a message");
+                sent++;
+            }
+            Turn();
+        }
+    }
+
+    static int Collections() { return GC.CollectionCount(0) + GC.CollectionCount(1) + GC.CollectionCount(2); }
+
+    static void Main()
+    {
+        Traffic traffic = new Traffic(TrafficKind.Channels, 3);
+        traffic.Add(ChannelKind.Sequenced, "state", newestOnly: true);
+        chat = traffic.Add(ChannelKind.ReliableOrdered, "chat");
+        maps = traffic.Add(ChannelKind.Transfers, "maps");
+        byte[] key = Tokens.GenerateKey();
+        server = new Server(new ServerConfig
+        {
+            ProtocolId = ProtocolId, Bind = "127.0.0.1:0", Keys = key, Traffic = traffic, AcceptOldTokens = true,
+        });
+        client = new Client(traffic);
+        traffic.Dispose();
+        Check(client.Connect(new byte[7]) == Status.Token, "a token has 2048 bytes");
+        byte[] token = Tokens.Issue(ProtocolId, 5, server.Address(), key, "Ann");
+        Check(client.Connect(token) == Status.Done && client.Connect(token) == Status.Busy, "connects once");
+        Until(() => client.State == ClientState.Connected && handle != 0);
+
+        Check(client.SendMessage(chat, message, new SendOptions { Receipt = 7 }) == Status.Done, "a receipt");
+        Until(() => receipts == 1 && echoes == 1);
+        using (Transfer map = new Transfer(new byte[100000]))
+        {
+            uint id;
+            Check(server.SendTransfer(handle, maps, map, 1, out id) == Status.Done, "a transfer");
+        }
+        Until(() => transfers == 100000);
+        Path path;
+        Budget budget;
+        Remaining remaining;
+        ClientInfo info;
+        ulong found, count;
+        string name;
+        Check(client.TryGetPath(out path) == Status.Done && path.RoundTripMs > 0, "a path");
+        Check(client.TryGetBudget(out budget) == Status.Done && budget.Bytes > 0, "a budget");
+        Check(client.TryGetRemaining(chat, out remaining) == Status.Done && remaining.Messages > 0, "room");
+        Check(server.TryGetInfo(handle, out info) == Status.Done && info.ClientId == 5, "information");
+        unsafe { Check(info.UserData[0] == 'A' && info.Address[0] == 127, "user data and address"); }
+        Check(server.TryFind(5, out found) && found == handle && server.Connected == 1, "a client");
+        Check(server.Clients(new ulong[4]) == 1 && client.Discards(0, out count, out name) == Status.Done, "counters");
+        using (WakerHandle waker = server.CreateWaker()) Check(Server.Wake(waker) == Status.Done, "wakes");
+
+        // The first round compiles the methods and fills all buffers.
+        Echo(1000);
+        GC.Collect();
+        int before = Collections();
+        long bytes = GC.GetTotalMemory(false);
+        Echo(Messages);
+        bytes = GC.GetTotalMemory(false) - bytes;
+        Check(Collections() == before, "no collection");
+        Console.WriteLine("garbage: {0} bytes, {1} collections", bytes, Collections() - before);
+        Check(bytes == 0, "no garbage");
+
+        Check(server.Kick(handle, "no rockets", 300) == Status.Done, "a kick");
+        Until(() => ended && left);
+        Check(sentence == "no rockets" && client.CloseReason == "no rockets", "the reason");
+        try
+        {
+            new Server(new ServerConfig { Bind = "here" }).Dispose();
+            Check(false, "a server needs keys");
+        }
+        catch (SlipgateException error) { Check(error.Status == Status.Argument && error.Message.Contains("keys"), "a text"); }
+        client.Dispose();
+        server.Dispose();
+        Console.WriteLine("ok");
+    }
+}

@@ -1,0 +1,732 @@
+// Slipgate for C#: one file over the native library `slipgate`. A game polls, as with slipgate.h, whose rules hold:
+// bytes of an event are lent until the next event or turn, and one thread at a time uses an object.
+//
+// Needs `unsafe` code and C# 7.2. The loop makes no garbage: events are values on the stack. Sends return a `Status`;
+// only constructors and mistakes of the caller throw. License: MIT OR Apache-2.0.
+using System;
+using System.Runtime.InteropServices;
+using System.Text;
+
+namespace Slipgate
+{
+    /// <summary>What a call returns; negative values are errors.</summary>
+    public enum Status
+    {
+        Done = 0, None = 1, Argument = -1, Io = -2, Token = -3, TokenUsed = -4, Busy = -5, Gone = -6, Empty = -7,
+        TooLarge = -8, Backlogged = -9, NoChannel = -10, WrongKind = -11, WrongTraffic = -12, Config = -13,
+        NoServer = -14, Panic = -99,
+    }
+
+    /// <summary>The kind of an event. Ignore unknown ones.</summary>
+    public enum EventKind : uint
+    {
+        Connected = 1, Payload = 2, Packet = 3, Message = 4, Receipt = 5, PacketAcked = 6, PacketLost = 7,
+        TransferOffered = 8, TransferReceived = 9, TransferBroken = 10, TransferKept = 11, TransferDelivered = 12,
+        TransferRefused = 13, Ended = 14,
+    }
+
+    /// <summary>The state of a client in the numbers of netcode 1.02.</summary>
+    public enum ClientState
+    {
+        TokenExpired = -6, InvalidToken = -5, TimedOut = -4, ResponseTimedOut = -3, RequestTimedOut = -2, Denied = -1,
+        Disconnected = 0, SendingRequest = 1, SendingResponse = 2, Connected = 3,
+    }
+
+    /// <summary>The delivery guarantee of a channel.</summary>
+    public enum ChannelKind : uint { Unreliable, Sequenced, ReliableUnordered, ReliableOrdered, Transfers }
+
+    /// <summary>What connections carry.</summary>
+    public enum TrafficKind : uint { Payloads, Packets, Channels }
+
+    /// <summary>The error of a constructor.</summary>
+    public sealed class SlipgateException : Exception
+    {
+        public readonly Status Status;
+        public SlipgateException(Status status, string text) : base(text) { Status = status; }
+
+        internal static void Check(int status, byte[] text = null)
+        {
+            if (status >= 0) return;
+            int end = text == null ? 0 : Array.IndexOf(text, (byte)0);
+            string reason = end > 0 ? Encoding.UTF8.GetString(text, 0, end)
+                : Marshal.PtrToStringAnsi(Native.slipgate_status_text(status));
+            throw new SlipgateException((Status)status, reason);
+        }
+    }
+
+    /// <summary>The settings of a channel, from <see cref="Traffic.Add"/>.</summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public struct Channel
+    {
+        internal uint Size;
+        public uint Kind;
+        internal IntPtr Name;
+        public byte Priority, MaxTransfersAtOnce;
+        public ushort Weight;
+        public uint MaxMessageBytes, QueueBytes, QueueMessages, DeadlineMs, Flags, MaxTransferBytes, Admission;
+    }
+
+    /// <summary>The state of a path; a time of -1 is not known yet.</summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public struct Path
+    {
+        public double RoundTripMs, JitterMs, BaseRoundTripMs, QueueingMs, Loss, BytesPerSecond;
+    }
+
+    /// <summary>What may leave now, and what suits the path.</summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public struct Budget
+    {
+        public ulong Bytes, MaxMessageBytes;
+        public double PacketsPerSecond;
+        public ulong PayloadBytes;
+    }
+
+    /// <summary>What a channel still takes.</summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public struct Remaining { public uint Bytes, Messages, Receipts; }
+
+    /// <summary>Options of a message, such as <c>new SendOptions { Receipt = 7 }</c>.</summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public struct SendOptions
+    {
+        internal uint Size, Flags;
+        private ulong deadlineUs, key, receipt;
+        public ulong DeadlineUs { set { deadlineUs = value; Flags |= 1; } }
+        public ulong Key { set { key = value; Flags |= 2; } }
+        public ulong Receipt { set { receipt = value; Flags |= 4; } }
+    }
+
+    [StructLayout(LayoutKind.Sequential)]
+    internal struct NativeTraffic
+    {
+        internal uint Size, Kind;
+        internal IntPtr Channels;
+        internal UIntPtr Count;
+        internal uint Version, MaxPayloadBytes;
+    }
+
+    [StructLayout(LayoutKind.Sequential)]
+    internal unsafe struct NativeEvent
+    {
+        internal uint Kind, Channel;
+        internal int Reason;
+        internal uint By;
+        internal ulong Client, Number, Label, Size;
+        internal byte* Bytes;
+        internal UIntPtr Length;
+    }
+
+    [StructLayout(LayoutKind.Sequential)]
+    internal struct NativeCloseReason
+    {
+        internal int Kind;
+        internal uint By, Code, Reserved;
+        internal IntPtr Text;
+        internal UIntPtr Length;
+    }
+
+    [StructLayout(LayoutKind.Sequential)]
+    internal struct NativeServerConfig
+    {
+        internal uint Size, Slots;
+        internal ulong ProtocolId;
+        internal IntPtr Bind, Advertised, Keys;
+        internal UIntPtr KeysLength;
+        internal IntPtr Traffic, HistoryFile;
+        internal uint MaxTokenLifetimeSeconds, TakeoverAfterMs, Flags, Reserved;
+    }
+
+    /// <summary>A client of a server.</summary>
+    [StructLayout(LayoutKind.Sequential)]
+    public unsafe struct ClientInfo
+    {
+        public ulong ClientId;
+        public uint ClientIndex;
+        public ushort AddressFamily, Port;
+        public fixed byte Address[16];
+        public ulong ConnectedUs, SilentUs, BytesSent, BytesReceived;
+        public fixed byte UserData[256];
+    }
+
+    [StructLayout(LayoutKind.Sequential)]
+    internal struct NativeClaims
+    {
+        internal uint Size, LifetimeSeconds, TimeoutSeconds, UserDataLength;
+        internal ulong ProtocolId, ClientId;
+        internal IntPtr Servers, UserData;
+    }
+
+    /// <summary>Something that happened. It cannot outlive the turn: the compiler keeps it on the stack.</summary>
+    public readonly ref struct Event
+    {
+        private readonly NativeEvent native;
+        internal Event(in NativeEvent native) { this.native = native; }
+        public EventKind Kind { get { return (EventKind)native.Kind; } }
+        public byte Channel { get { return (byte)native.Channel; } }
+        public int Reason { get { return native.Reason; } }
+        public uint By { get { return native.By; } }
+        public ulong Client { get { return native.Client; } }
+        public ulong Number { get { return native.Number; } }
+        public ulong Label { get { return native.Label; } }
+        public ulong Size { get { return native.Size; } }
+        /// <summary>The lent bytes.</summary>
+        public unsafe ReadOnlySpan<byte> Bytes
+        {
+            get { return new ReadOnlySpan<byte>(native.Bytes, checked((int)(uint)native.Length)); }
+        }
+        /// <summary>The bytes as a new string.</summary>
+        public unsafe string Text()
+        {
+            return native.Bytes == null ? "" : Encoding.UTF8.GetString(native.Bytes, checked((int)(uint)native.Length));
+        }
+    }
+
+    /// <summary>What connections carry: payloads, packets, or messages on channels.</summary>
+    public sealed class Traffic : IDisposable
+    {
+        private readonly TrafficKind kind;
+        private readonly uint version;
+        private Channel[] channels = new Channel[0];
+        private IntPtr copy;
+
+        public Traffic(TrafficKind kind = TrafficKind.Channels, uint version = 0)
+        {
+            Native.CheckAbi();
+            this.kind = kind;
+            this.version = version;
+        }
+
+        /// <summary>Adds a channel and returns its id.</summary>
+        public byte Add(ChannelKind channelKind, string name, bool newestOnly = false)
+        {
+            Array.Resize(ref channels, channels.Length + 1);
+            IntPtr text = Native.Text(name);
+            SlipgateException.Check(
+                Native.slipgate_channel_init(out channels[channels.Length - 1], (uint)channelKind, text));
+            channels[channels.Length - 1].Flags = newestOnly ? 1u : 0u;
+            return (byte)(channels.Length - 1);
+        }
+
+        /// <summary>Returns the settings of a channel for changes.</summary>
+        public ref Channel this[byte channel] { get { return ref channels[channel]; } }
+
+        internal NativeTraffic Fill()
+        {
+            int size = Marshal.SizeOf(typeof(Channel));
+            Marshal.FreeHGlobal(copy);
+            copy = Marshal.AllocHGlobal(size * channels.Length + 1);
+            for (int i = 0; i < channels.Length; i++) Marshal.StructureToPtr(channels[i], copy + i * size, false);
+            return new NativeTraffic
+            {
+                Size = (uint)Marshal.SizeOf(typeof(NativeTraffic)), Kind = (uint)kind, Channels = copy,
+                Count = (UIntPtr)(uint)channels.Length, Version = version,
+            };
+        }
+
+        /// <summary>Frees the names. Clients and servers that were created with it stay valid.</summary>
+        public void Dispose()
+        {
+            foreach (Channel channel in channels) Marshal.FreeHGlobal(channel.Name);
+            Marshal.FreeHGlobal(copy);
+            channels = new Channel[0];
+            copy = IntPtr.Zero;
+        }
+    }
+
+    /// <summary>Owns a client.</summary>
+    public sealed class ClientHandle : SafeHandle
+    {
+        public ClientHandle() : base(IntPtr.Zero, true) { }
+        public override bool IsInvalid { get { return handle == IntPtr.Zero; } }
+        protected override bool ReleaseHandle() { Native.slipgate_client_free(handle); return true; }
+    }
+
+    /// <summary>Owns a server.</summary>
+    public sealed class ServerHandle : SafeHandle
+    {
+        public ServerHandle() : base(IntPtr.Zero, true) { }
+        public override bool IsInvalid { get { return handle == IntPtr.Zero; } }
+        protected override bool ReleaseHandle() { Native.slipgate_server_free(handle); return true; }
+    }
+
+    /// <summary>Owns the content of a transfer.</summary>
+    public sealed class TransferHandle : SafeHandle
+    {
+        public TransferHandle() : base(IntPtr.Zero, true) { }
+        public override bool IsInvalid { get { return handle == IntPtr.Zero; } }
+        protected override bool ReleaseHandle() { Native.slipgate_transfer_free(handle); return true; }
+    }
+
+    /// <summary>Owns a waker.</summary>
+    public sealed class WakerHandle : SafeHandle
+    {
+        public WakerHandle() : base(IntPtr.Zero, true) { }
+        public override bool IsInvalid { get { return handle == IntPtr.Zero; } }
+        protected override bool ReleaseHandle() { Native.slipgate_waker_free(handle); return true; }
+    }
+
+    /// <summary>The content of a transfer: hashed once, shared by all clients that get it.</summary>
+    public sealed unsafe class Transfer : IDisposable
+    {
+        internal readonly TransferHandle Handle;
+        public Transfer(ReadOnlySpan<byte> bytes)
+        {
+            fixed (byte* first = bytes)
+                SlipgateException.Check(Native.slipgate_transfer_new(first, (UIntPtr)(uint)bytes.Length, out Handle));
+        }
+        public void Dispose() { Handle.Dispose(); }
+    }
+
+    /// <summary>A game client.</summary>
+    public sealed unsafe class Client : IDisposable
+    {
+        private readonly ClientHandle handle;
+
+        public Client(Traffic traffic = null)
+        {
+            Native.CheckAbi();
+            byte[] error = new byte[256];
+            NativeTraffic native = traffic == null ? new NativeTraffic() : traffic.Fill();
+            fixed (byte* text = error)
+                SlipgateException.Check(Native.slipgate_client_new(traffic == null ? null : &native, out handle, text,
+                    (UIntPtr)(uint)error.Length), error);
+            GC.KeepAlive(traffic);
+        }
+
+        public void Dispose() { handle.Dispose(); }
+
+        public Status Connect(ReadOnlySpan<byte> token)
+        {
+            fixed (byte* first = token)
+                return (Status)Native.slipgate_client_connect(handle, first, (UIntPtr)(uint)token.Length);
+        }
+        public Status Disconnect() { return (Status)Native.slipgate_client_disconnect(handle); }
+        public Status Leave(ushort code, string text)
+        {
+            byte[] bytes = Encoding.UTF8.GetBytes(text);
+            fixed (byte* first = bytes)
+                return (Status)Native.slipgate_client_leave(handle, code, first, (UIntPtr)(uint)bytes.Length);
+        }
+        public Status BeginTurn() { return (Status)Native.slipgate_client_begin_turn(handle); }
+        public Status EndTurn() { return (Status)Native.slipgate_client_end_turn(handle); }
+        public Status Flush() { return (Status)Native.slipgate_client_flush(handle); }
+        public Status Wait(uint microseconds) { return (Status)Native.slipgate_client_wait(handle, microseconds); }
+
+        /// <summary>Takes the next event of this turn. Returns false when there is none.</summary>
+        public bool TryNext(out Event @event)
+        {
+            NativeEvent native = default(NativeEvent);
+            bool found = Native.slipgate_client_next_event(handle, &native) == 0;
+            @event = new Event(in native);
+            return found;
+        }
+
+        public Status Send(ReadOnlySpan<byte> payload)
+        {
+            fixed (byte* first = payload)
+                return (Status)Native.slipgate_client_send(handle, first, (UIntPtr)(uint)payload.Length);
+        }
+        public Status SendPacket(ReadOnlySpan<byte> packet, out ushort sequence)
+        {
+            fixed (byte* first = packet)
+                return (Status)Native.slipgate_client_send_packet(
+                    handle, first, (UIntPtr)(uint)packet.Length, out sequence);
+        }
+        public Status SendMessage(byte channel, ReadOnlySpan<byte> message)
+        {
+            fixed (byte* first = message)
+                return (Status)Native.slipgate_client_send_message(
+                    handle, channel, first, (UIntPtr)(uint)message.Length, null);
+        }
+        public Status SendMessage(byte channel, ReadOnlySpan<byte> message, SendOptions options)
+        {
+            options.Size = (uint)sizeof(SendOptions);
+            fixed (byte* first = message)
+                return (Status)Native.slipgate_client_send_message(
+                    handle, channel, first, (UIntPtr)(uint)message.Length, &options);
+        }
+        public Status SendTransfer(byte channel, Transfer transfer, ulong label, out uint id)
+        {
+            return (Status)Native.slipgate_client_send_transfer(handle, channel, transfer.Handle, label, out id);
+        }
+        public Status AcceptTransfer(byte channel, uint id)
+        {
+            return (Status)Native.slipgate_client_accept_transfer(handle, channel, id);
+        }
+        public Status RefuseTransfer(byte channel, uint id)
+        {
+            return (Status)Native.slipgate_client_refuse_transfer(handle, channel, id);
+        }
+        public Status CancelTransfer(byte channel, uint id)
+        {
+            return (Status)Native.slipgate_client_cancel_transfer(handle, channel, id);
+        }
+        public ClientState State { get { return (ClientState)Native.slipgate_client_state(handle); } }
+        public static string StateName(ClientState state)
+        {
+            return Marshal.PtrToStringAnsi(Native.slipgate_client_state_name((int)state));
+        }
+        public Status TryGetPath(out Path path) { return (Status)Native.slipgate_client_path(handle, out path); }
+        public Status TryGetBudget(out Budget budget) { return (Status)Native.slipgate_client_budget(handle, out budget); }
+        public Status TryGetRemaining(byte channel, out Remaining remaining)
+        {
+            return (Status)Native.slipgate_client_remaining(handle, channel, out remaining);
+        }
+        /// <summary>Returns the sentence for the player, null while no connection has ended.</summary>
+        public string CloseReason
+        {
+            get
+            {
+                NativeCloseReason reason;
+                if (Native.slipgate_client_close_reason(handle, out reason) != 0) return null;
+                return Encoding.UTF8.GetString((byte*)reason.Text, checked((int)(uint)reason.Length));
+            }
+        }
+        public Status Discards(uint index, out ulong count, out string name)
+        {
+            IntPtr text;
+            Status status = (Status)Native.slipgate_client_discards(handle, index, out count, out text);
+            name = status == Status.Done ? Marshal.PtrToStringAnsi(text) : null;
+            return status;
+        }
+    }
+
+    /// <summary>The settings of a server.</summary>
+    public sealed class ServerConfig
+    {
+        public ulong ProtocolId;
+        public uint Slots = 32, MaxTokenLifetimeSeconds = 45, TakeoverAfterMs = 1000;
+        /// <summary>Addresses, separated by commas.</summary>
+        public string Bind, Advertised, HistoryFile;
+        /// <summary>1 to 4 keys of 32 bytes each, newest first.</summary>
+        public byte[] Keys;
+        public Traffic Traffic;
+        /// <summary>Accept tokens from before this start: for the first start of an instance only.</summary>
+        public bool AcceptOldTokens;
+    }
+
+    /// <summary>A dedicated game server.</summary>
+    public sealed unsafe class Server : IDisposable
+    {
+        private readonly ServerHandle handle;
+
+        public Server(ServerConfig config)
+        {
+            Native.CheckAbi();
+            NativeServerConfig native;
+            SlipgateException.Check(Native.slipgate_server_config_init(out native));
+            NativeTraffic traffic = config.Traffic == null ? new NativeTraffic() : config.Traffic.Fill();
+            byte[] error = new byte[256], keys = config.Keys ?? new byte[0];
+            native.ProtocolId = config.ProtocolId;
+            native.Slots = config.Slots;
+            native.MaxTokenLifetimeSeconds = config.MaxTokenLifetimeSeconds;
+            native.TakeoverAfterMs = config.TakeoverAfterMs;
+            native.Flags = config.AcceptOldTokens ? 1u : 0u;
+            native.KeysLength = (UIntPtr)(uint)keys.Length;
+            native.Traffic = config.Traffic == null ? IntPtr.Zero : (IntPtr)(&traffic);
+            native.Bind = Native.Text(config.Bind);
+            native.Advertised = Native.Text(config.Advertised);
+            native.HistoryFile = Native.Text(config.HistoryFile);
+            try
+            {
+                fixed (byte* first = keys, text = error)
+                {
+                    native.Keys = (IntPtr)first;
+                    SlipgateException.Check(
+                        Native.slipgate_server_new(ref native, out handle, text, (UIntPtr)(uint)error.Length), error);
+                }
+            }
+            finally
+            {
+                Marshal.FreeHGlobal(native.Bind);
+                Marshal.FreeHGlobal(native.Advertised);
+                Marshal.FreeHGlobal(native.HistoryFile);
+                GC.KeepAlive(config);
+            }
+        }
+
+        public void Dispose() { handle.Dispose(); }
+
+        public Status BeginTurn() { return (Status)Native.slipgate_server_begin_turn(handle); }
+        public Status EndTurn() { return (Status)Native.slipgate_server_end_turn(handle); }
+        public Status Flush() { return (Status)Native.slipgate_server_flush(handle); }
+        public Status Wait(uint microseconds) { return (Status)Native.slipgate_server_wait(handle, microseconds); }
+
+        /// <summary>Takes the next event of this turn. Returns false when there is none.</summary>
+        public bool TryNext(out Event @event)
+        {
+            NativeEvent native = default(NativeEvent);
+            bool found = Native.slipgate_server_next_event(handle, &native) == 0;
+            @event = new Event(in native);
+            return found;
+        }
+
+        public Status Send(ulong client, ReadOnlySpan<byte> payload)
+        {
+            fixed (byte* first = payload)
+                return (Status)Native.slipgate_server_send(handle, client, first, (UIntPtr)(uint)payload.Length);
+        }
+        public Status SendPacket(ulong client, ReadOnlySpan<byte> packet, out ushort sequence)
+        {
+            fixed (byte* first = packet)
+                return (Status)Native.slipgate_server_send_packet(
+                    handle, client, first, (UIntPtr)(uint)packet.Length, out sequence);
+        }
+        public Status SendMessage(ulong client, byte channel, ReadOnlySpan<byte> message)
+        {
+            fixed (byte* first = message)
+                return (Status)Native.slipgate_server_send_message(
+                    handle, client, channel, first, (UIntPtr)(uint)message.Length, null);
+        }
+        public Status SendMessage(ulong client, byte channel, ReadOnlySpan<byte> message, SendOptions options)
+        {
+            options.Size = (uint)sizeof(SendOptions);
+            fixed (byte* first = message)
+                return (Status)Native.slipgate_server_send_message(
+                    handle, client, channel, first, (UIntPtr)(uint)message.Length, &options);
+        }
+        public Status Broadcast(byte channel, ReadOnlySpan<byte> message, ulong except = 0)
+        {
+            uint queued, refused;
+            fixed (byte* first = message)
+                return (Status)Native.slipgate_server_broadcast(
+                    handle, channel, except, first, (UIntPtr)(uint)message.Length, out queued, out refused);
+        }
+        public Status SendTransfer(ulong client, byte channel, Transfer transfer, ulong label, out uint id)
+        {
+            return (Status)Native.slipgate_server_send_transfer(handle, client, channel, transfer.Handle, label, out id);
+        }
+        public Status AcceptTransfer(ulong client, byte channel, uint id)
+        {
+            return (Status)Native.slipgate_server_accept_transfer(handle, client, channel, id);
+        }
+        public Status RefuseTransfer(ulong client, byte channel, uint id)
+        {
+            return (Status)Native.slipgate_server_refuse_transfer(handle, client, channel, id);
+        }
+        public Status CancelTransfer(ulong client, byte channel, uint id)
+        {
+            return (Status)Native.slipgate_server_cancel_transfer(handle, client, channel, id);
+        }
+        public Status Kick(ulong client, string text, ushort code = 0)
+        {
+            byte[] bytes = Encoding.UTF8.GetBytes(text);
+            fixed (byte* first = bytes)
+                return (Status)Native.slipgate_server_kick(handle, client, code, first, (UIntPtr)(uint)bytes.Length);
+        }
+        public Status Disconnect(ulong client) { return (Status)Native.slipgate_server_disconnect(handle, client); }
+        public Status Stop(string text)
+        {
+            byte[] bytes = Encoding.UTF8.GetBytes(text);
+            fixed (byte* first = bytes)
+                return (Status)Native.slipgate_server_stop(handle, first, (UIntPtr)(uint)bytes.Length);
+        }
+        /// <summary>Writes the handles of the clients and returns their number, at most the length of the span.</summary>
+        public int Clients(Span<ulong> clients)
+        {
+            UIntPtr count;
+            fixed (ulong* first = clients)
+                Native.slipgate_server_clients(handle, first, (UIntPtr)(uint)clients.Length, out count);
+            return Math.Min(clients.Length, checked((int)(uint)count));
+        }
+        public uint Connected
+        {
+            get { uint count; Native.slipgate_server_connected(handle, out count); return count; }
+        }
+        public bool TryFind(ulong clientId, out ulong client)
+        {
+            return Native.slipgate_server_find(handle, clientId, out client) == 0;
+        }
+        public Status TryGetInfo(ulong client, out ClientInfo info)
+        {
+            return (Status)Native.slipgate_server_client_info(handle, client, out info);
+        }
+        public Status TryGetPath(ulong client, out Path path)
+        {
+            return (Status)Native.slipgate_server_path(handle, client, out path);
+        }
+        public Status TryGetBudget(ulong client, out Budget budget)
+        {
+            return (Status)Native.slipgate_server_budget(handle, client, out budget);
+        }
+        public Status TryGetRemaining(ulong client, byte channel, out Remaining remaining)
+        {
+            return (Status)Native.slipgate_server_remaining(handle, client, channel, out remaining);
+        }
+        public Status AcceptNewClients(bool accept)
+        {
+            return (Status)Native.slipgate_server_accept_new_clients(handle, accept ? 1u : 0u);
+        }
+        public Status SetKeys(byte[] newestFirst)
+        {
+            fixed (byte* first = newestFirst)
+                return (Status)Native.slipgate_server_set_keys(handle, first, (UIntPtr)(uint)newestFirst.Length);
+        }
+        public string Address(uint index = 0)
+        {
+            byte[] text = new byte[64];
+            fixed (byte* first = text)
+                if (Native.slipgate_server_address(handle, index, first, (UIntPtr)64u) != 0) return null;
+            return Encoding.UTF8.GetString(text, 0, Array.IndexOf(text, (byte)0));
+        }
+        public Status Discards(uint index, out ulong count, out string name)
+        {
+            IntPtr text;
+            Status status = (Status)Native.slipgate_server_discards(handle, index, out count, out text);
+            name = status == Status.Done ? Marshal.PtrToStringAnsi(text) : null;
+            return status;
+        }
+        /// <summary>Returns a handle for <see cref="Wake"/>, which ends a wait from any thread.</summary>
+        public WakerHandle CreateWaker()
+        {
+            WakerHandle waker;
+            SlipgateException.Check(Native.slipgate_waker_new(handle, out waker));
+            return waker;
+        }
+        public static Status Wake(WakerHandle waker) { return (Status)Native.slipgate_waker_wake(waker); }
+    }
+
+    /// <summary>Private keys, and connect tokens for development: in production a backend mints them.</summary>
+    public static unsafe class Tokens
+    {
+        public static byte[] GenerateKey()
+        {
+            byte[] key = new byte[32];
+            fixed (byte* first = key) SlipgateException.Check(Native.slipgate_key_generate(first));
+            return key;
+        }
+
+        public static byte[] Issue(ulong protocolId, ulong clientId, string servers, byte[] key, string userData = "")
+        {
+            if (key.Length != 32) throw new ArgumentException("a key has 32 bytes", "key");
+            byte[] token = new byte[2048], data = Encoding.UTF8.GetBytes(userData);
+            IntPtr addresses = Native.Text(servers);
+            try
+            {
+                fixed (byte* keyBytes = key, tokenBytes = token, dataBytes = data)
+                {
+                    NativeClaims claims = new NativeClaims
+                    {
+                        Size = (uint)sizeof(NativeClaims), UserDataLength = (uint)data.Length,
+                        ProtocolId = protocolId, ClientId = clientId, Servers = addresses, UserData = (IntPtr)dataBytes,
+                    };
+                    SlipgateException.Check(Native.slipgate_token_issue(ref claims, keyBytes, tokenBytes));
+                }
+            }
+            finally { Marshal.FreeHGlobal(addresses); }
+            return token;
+        }
+    }
+
+    /// <summary>The functions of slipgate.h, with its names. A test compares them.</summary>
+    internal static unsafe class Native
+    {
+#if (UNITY_IOS || UNITY_WEBGL) && !UNITY_EDITOR
+        private const string Library = "__Internal";
+#else
+        private const string Library = "slipgate";
+#endif
+        private const uint Abi = 1;
+
+        /// <summary>Compares the versions and the sizes of all structures, before anything else is called.</summary>
+        internal static void CheckAbi()
+        {
+            if (slipgate_abi() != Abi)
+                throw new SlipgateException(Status.Config, "the native library has another ABI than Slipgate.cs");
+            int[] sizes =
+            {
+                sizeof(NativeEvent), sizeof(Channel), sizeof(NativeTraffic), sizeof(SendOptions), sizeof(Path),
+                sizeof(Budget), sizeof(NativeCloseReason), sizeof(NativeServerConfig), sizeof(ClientInfo),
+                sizeof(NativeClaims), sizeof(Remaining),
+            };
+            for (uint i = 0; i < sizes.Length; i++)
+            {
+                uint size = slipgate_size_of(i + 1);
+                // A library without a server has no such structures.
+                if (size != 0 && size != sizes[i])
+                    throw new SlipgateException(Status.Config, "a structure of Slipgate.cs has another size: " + (i + 1));
+            }
+        }
+
+        /// <summary>Returns a text with a zero at its end, for Marshal.FreeHGlobal.</summary>
+        internal static IntPtr Text(string text)
+        {
+            if (text == null) return IntPtr.Zero;
+            byte[] bytes = Encoding.UTF8.GetBytes(text + "\0");
+            IntPtr copy = Marshal.AllocHGlobal(bytes.Length);
+            Marshal.Copy(bytes, 0, copy, bytes.Length);
+            return copy;
+        }
+
+        [DllImport(Library)] internal static extern uint slipgate_abi();
+        [DllImport(Library)] internal static extern IntPtr slipgate_version();
+        [DllImport(Library)] internal static extern uint slipgate_size_of(uint structure);
+        [DllImport(Library)] internal static extern IntPtr slipgate_status_text(int status);
+        [DllImport(Library)] internal static extern int slipgate_channel_init(out Channel channel, uint kind, IntPtr name);
+        [DllImport(Library)] internal static extern int slipgate_transfer_new(byte* bytes, UIntPtr length, out TransferHandle transfer);
+        [DllImport(Library)] internal static extern void slipgate_transfer_free(IntPtr transfer);
+
+        [DllImport(Library)] internal static extern int slipgate_client_new(NativeTraffic* traffic, out ClientHandle client, byte* error, UIntPtr capacity);
+        [DllImport(Library)] internal static extern void slipgate_client_free(IntPtr client);
+        [DllImport(Library)] internal static extern int slipgate_client_connect(ClientHandle client, byte* token, UIntPtr length);
+        [DllImport(Library)] internal static extern int slipgate_client_disconnect(ClientHandle client);
+        [DllImport(Library)] internal static extern int slipgate_client_leave(ClientHandle client, ushort code, byte* text, UIntPtr length);
+        [DllImport(Library)] internal static extern int slipgate_client_begin_turn(ClientHandle client);
+        [DllImport(Library)] internal static extern int slipgate_client_end_turn(ClientHandle client);
+        [DllImport(Library)] internal static extern int slipgate_client_flush(ClientHandle client);
+        [DllImport(Library)] internal static extern int slipgate_client_wait(ClientHandle client, uint microseconds);
+        [DllImport(Library)] internal static extern int slipgate_client_next_event(ClientHandle client, NativeEvent* native);
+        [DllImport(Library)] internal static extern int slipgate_client_send(ClientHandle client, byte* bytes, UIntPtr length);
+        [DllImport(Library)] internal static extern int slipgate_client_send_packet(ClientHandle client, byte* bytes, UIntPtr length, out ushort sequence);
+        [DllImport(Library)] internal static extern int slipgate_client_send_message(ClientHandle client, byte channel, byte* bytes, UIntPtr length, SendOptions* options);
+        [DllImport(Library)] internal static extern int slipgate_client_send_transfer(ClientHandle client, byte channel, TransferHandle transfer, ulong label, out uint id);
+        [DllImport(Library)] internal static extern int slipgate_client_accept_transfer(ClientHandle client, byte channel, uint id);
+        [DllImport(Library)] internal static extern int slipgate_client_refuse_transfer(ClientHandle client, byte channel, uint id);
+        [DllImport(Library)] internal static extern int slipgate_client_cancel_transfer(ClientHandle client, byte channel, uint id);
+        [DllImport(Library)] internal static extern int slipgate_client_state(ClientHandle client);
+        [DllImport(Library)] internal static extern IntPtr slipgate_client_state_name(int state);
+        [DllImport(Library)] internal static extern int slipgate_client_path(ClientHandle client, out Path path);
+        [DllImport(Library)] internal static extern int slipgate_client_budget(ClientHandle client, out Budget budget);
+        [DllImport(Library)] internal static extern int slipgate_client_remaining(ClientHandle client, byte channel, out Remaining remaining);
+        [DllImport(Library)] internal static extern int slipgate_client_close_reason(ClientHandle client, out NativeCloseReason reason);
+        [DllImport(Library)] internal static extern int slipgate_client_discards(ClientHandle client, uint index, out ulong count, out IntPtr name);
+
+        [DllImport(Library)] internal static extern int slipgate_server_config_init(out NativeServerConfig config);
+        [DllImport(Library)] internal static extern int slipgate_server_new(ref NativeServerConfig config, out ServerHandle server, byte* error, UIntPtr capacity);
+        [DllImport(Library)] internal static extern void slipgate_server_free(IntPtr server);
+        [DllImport(Library)] internal static extern int slipgate_server_begin_turn(ServerHandle server);
+        [DllImport(Library)] internal static extern int slipgate_server_end_turn(ServerHandle server);
+        [DllImport(Library)] internal static extern int slipgate_server_flush(ServerHandle server);
+        [DllImport(Library)] internal static extern int slipgate_server_wait(ServerHandle server, uint microseconds);
+        [DllImport(Library)] internal static extern int slipgate_server_next_event(ServerHandle server, NativeEvent* native);
+        [DllImport(Library)] internal static extern int slipgate_server_broadcast(ServerHandle server, byte channel, ulong except, byte* bytes, UIntPtr length, out uint queued, out uint refused);
+        [DllImport(Library)] internal static extern int slipgate_server_stop(ServerHandle server, byte* text, UIntPtr length);
+        [DllImport(Library)] internal static extern int slipgate_server_clients(ServerHandle server, ulong* clients, UIntPtr capacity, out UIntPtr count);
+        [DllImport(Library)] internal static extern int slipgate_server_connected(ServerHandle server, out uint count);
+        [DllImport(Library)] internal static extern int slipgate_server_find(ServerHandle server, ulong clientId, out ulong client);
+        [DllImport(Library)] internal static extern int slipgate_server_accept_new_clients(ServerHandle server, uint accept);
+        [DllImport(Library)] internal static extern int slipgate_server_set_keys(ServerHandle server, byte* keys, UIntPtr length);
+        [DllImport(Library)] internal static extern int slipgate_server_address(ServerHandle server, uint index, byte* text, UIntPtr capacity);
+        [DllImport(Library)] internal static extern int slipgate_server_discards(ServerHandle server, uint index, out ulong count, out IntPtr name);
+        [DllImport(Library)] internal static extern int slipgate_server_send(ServerHandle server, ulong client, byte* bytes, UIntPtr length);
+        [DllImport(Library)] internal static extern int slipgate_server_send_packet(ServerHandle server, ulong client, byte* bytes, UIntPtr length, out ushort sequence);
+        [DllImport(Library)] internal static extern int slipgate_server_send_message(ServerHandle server, ulong client, byte channel, byte* bytes, UIntPtr length, SendOptions* options);
+        [DllImport(Library)] internal static extern int slipgate_server_send_transfer(ServerHandle server, ulong client, byte channel, TransferHandle transfer, ulong label, out uint id);
+        [DllImport(Library)] internal static extern int slipgate_server_accept_transfer(ServerHandle server, ulong client, byte channel, uint id);
+        [DllImport(Library)] internal static extern int slipgate_server_refuse_transfer(ServerHandle server, ulong client, byte channel, uint id);
+        [DllImport(Library)] internal static extern int slipgate_server_cancel_transfer(ServerHandle server, ulong client, byte channel, uint id);
+        [DllImport(Library)] internal static extern int slipgate_server_kick(ServerHandle server, ulong client, ushort code, byte* text, UIntPtr length);
+        [DllImport(Library)] internal static extern int slipgate_server_disconnect(ServerHandle server, ulong client);
+        [DllImport(Library)] internal static extern int slipgate_server_client_info(ServerHandle server, ulong client, out ClientInfo info);
+        [DllImport(Library)] internal static extern int slipgate_server_path(ServerHandle server, ulong client, out Path path);
+        [DllImport(Library)] internal static extern int slipgate_server_budget(ServerHandle server, ulong client, out Budget budget);
+        [DllImport(Library)] internal static extern int slipgate_server_remaining(ServerHandle server, ulong client, byte channel, out Remaining remaining);
+
+        [DllImport(Library)] internal static extern int slipgate_waker_new(ServerHandle server, out WakerHandle waker);
+        [DllImport(Library)] internal static extern int slipgate_waker_wake(WakerHandle waker);
+        [DllImport(Library)] internal static extern void slipgate_waker_free(IntPtr waker);
+        [DllImport(Library)] internal static extern int slipgate_key_generate(byte* key);
+        [DllImport(Library)] internal static extern int slipgate_token_issue(ref NativeClaims claims, byte* key, byte* token);
+    }
+}
