@@ -19,6 +19,7 @@ use super::TokenService;
 use super::connection_state::ConnectionState;
 use super::error::{ApiError, ErrorCode};
 use super::request_id::REQUEST_ID;
+use crate::callers::Caller;
 
 /// The maximum size of a request's body, in bytes. The largest valid request has about 2,100.
 pub const MAX_BODY_BYTES: usize = 4096;
@@ -53,6 +54,7 @@ impl RequestBody {
 
 /// Handles one request within its limits, adds the headers of each response, and reports a refusal.
 pub(super) async fn guard(State(service): State<TokenService>, mut request: Request, next: Next) -> Response {
+    let begin = Instant::now();
     let request_id = service.observer.request_id(request.headers());
     let peer = request.extensions().get::<Arc<ConnectionState>>().and_then(|connection| connection.peer());
     request.extensions_mut().insert(request_id.clone());
@@ -65,6 +67,8 @@ pub(super) async fn guard(State(service): State<TokenService>, mut request: Requ
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(REQUEST_ID, request_id.to_header());
     service.observer.on_response(&response, &request_id, peer);
+    let key = response.extensions().get::<Arc<Caller>>().map(|caller| caller.id());
+    service.metrics.on_response(&response, key, begin.elapsed());
     response
 }
 

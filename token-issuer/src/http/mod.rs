@@ -22,8 +22,10 @@ mod games;
 mod guard;
 mod keyed_limit;
 mod line_budget;
+mod metrics;
 mod observer;
 mod players;
+mod probes;
 mod registration;
 mod request;
 mod request_id;
@@ -50,6 +52,7 @@ pub use self::error::ErrorCode;
 pub use self::games::{Games, GamesError, MAX_GAMES};
 pub use self::guard::{DRAIN_BYTES, MAX_BODY_BYTES};
 use self::keyed_limit::KeyedLimit;
+use self::metrics::Metrics;
 use self::observer::Observer;
 use self::players::Players;
 pub use self::registration::REGISTRATION_FIELDS;
@@ -78,6 +81,7 @@ pub struct TokenService {
     wrong_keys: Arc<KeyedLimit<ConnectionSource>>,
     streams: Arc<Semaphore>,
     observer: Arc<Observer>,
+    metrics: Arc<Metrics>,
     hosts: Option<Arc<[String]>>,
     limits: HttpLimits,
 }
@@ -101,6 +105,7 @@ impl TokenService {
             wrong_keys: Arc::new(KeyedLimit::per_minute(WRONG_KEYS_PER_MINUTE)),
             streams: Arc::new(Semaphore::new(MAX_EVENT_STREAMS)),
             observer: Arc::default(),
+            metrics: Arc::default(),
             hosts: None,
             limits: HttpLimits::default(),
         }

@@ -1,24 +1,43 @@
 //! The routes of the service.
 
 use axum::routing::{get, post, put};
-use axum::{Json, Router, middleware};
-use serde::Serialize;
+use axum::{Router, middleware};
 
 use super::error::{ApiError, ErrorCode};
 use super::guard::guard;
 use super::server_events::events;
 use super::tokens::create_token;
-use super::{TokenService, servers};
+use super::{TokenService, probes, servers};
 
 /// Every route: its path, and its method in lower case.
-pub const ROUTES: [(&str, &str); 6] =
-    [(TOKENS, "post"), (HEALTH, "get"), (SERVERS, "get"), (SERVER, "put"), (SERVER, "delete"), (SERVER_EVENTS, "get")];
+pub const ROUTES: [(&str, &str); 13] = [
+    (TOKENS, "post"),
+    (HEALTH, "get"),
+    (SERVERS, "get"),
+    (SERVER, "put"),
+    (SERVER, "delete"),
+    (SERVER_EVENTS, "get"),
+    (HEALTHZ, "get"),
+    (READYZ, "get"),
+    (METRICS, "get"),
+    (OPENAPI, "get"),
+    (DOCS, "get"),
+    (DOCS_SCRIPT, "get"),
+    (DOCS_STYLE, "get"),
+];
 
 const TOKENS: &str = "/v1/tokens";
 const HEALTH: &str = "/v1/health";
 const SERVERS: &str = "/v1/servers";
 const SERVER: &str = "/v1/servers/{id}";
 const SERVER_EVENTS: &str = "/v1/server-events";
+const HEALTHZ: &str = "/healthz";
+const READYZ: &str = "/readyz";
+const METRICS: &str = "/metrics";
+const OPENAPI: &str = "/openapi.json";
+const DOCS: &str = "/docs";
+const DOCS_SCRIPT: &str = "/docs.js";
+const DOCS_STYLE: &str = "/docs.css";
 
 /// Returns the service as an axum router, for an existing HTTP server.
 ///
@@ -27,29 +46,27 @@ const SERVER_EVENTS: &str = "/v1/server-events";
 pub fn router(service: TokenService) -> Router {
     Router::new()
         .route(TOKENS, post(create_token))
-        .route(HEALTH, get(health))
+        .route(HEALTH, get(probes::health))
         .route(SERVERS, get(servers::list))
         .route(SERVER, put(servers::register).delete(servers::remove))
         .route(SERVER_EVENTS, get(events))
+        .route(HEALTHZ, get(probes::health))
+        .route(READYZ, get(probes::ready))
+        .route(METRICS, get(probes::metrics))
+        .route(OPENAPI, get(probes::openapi))
+        .route(DOCS, get(probes::docs))
+        .route(DOCS_SCRIPT, get(probes::docs_script))
+        .route(DOCS_STYLE, get(probes::docs_style))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
         .layer(middleware::from_fn_with_state(service.clone(), guard))
         .with_state(service)
 }
 
-async fn health() -> Json<Health> {
-    Json(Health { status: "ok" })
-}
-
 async fn not_found() -> ApiError {
-    ApiError::new(ErrorCode::NotFound, format!("unknown path; the API is documented at {TOKENS} and {SERVERS}"))
+    ApiError::new(ErrorCode::NotFound, format!("unknown path; {DOCS} shows the paths"))
 }
 
 async fn method_not_allowed() -> ApiError {
     ApiError::new(ErrorCode::MethodNotAllowed, "method not allowed; the Allow header lists the methods of this path")
-}
-
-#[derive(Serialize)]
-struct Health {
-    status: &'static str,
 }

@@ -7,6 +7,7 @@ mod client_limit;
 mod common;
 mod connections;
 mod hostile;
+mod probes;
 mod replace;
 mod servers;
 mod specs;

@@ -41,7 +41,8 @@ fn new_keys_take_effect_without_a_refused_request() {
             minted
         };
         let backends: Vec<_> = (0..2).map(|_| scope.spawn(backend)).collect();
-        for round in 0..50 {
+        // The backends need the processor as well: at least 50 tokens are requested, on a busy machine too.
+        for round in 0..200 {
             let key = if round % 2 == 0 { NEW_KEY } else { PRIVATE_KEY };
             service.handle.replace(issuer(key), ApiKeys::new(digests.to_vec()).unwrap());
             thread::sleep(std::time::Duration::from_millis(5));

@@ -146,8 +146,15 @@ fn every_response_in_openapi_is_json_with_its_headers() {
             assert_eq!(store["schema"]["const"].as_str(), Some("no-store"), "{path} {status:?}");
             let id = resolve(&document, &response["headers"]["X-Request-Id"]);
             assert_eq!(id["schema"]["maxLength"].as_i64(), Some(64), "{path} {status:?}");
-            let is_stream = path == "/v1/server-events" && status.as_str() == Some("200");
-            let media = if is_stream { "text/event-stream" } else { "application/json" };
+            let media = match path {
+                _ if status.as_str() != Some("200") => "application/json",
+                "/v1/server-events" => "text/event-stream",
+                "/metrics" => "application/openmetrics-text",
+                "/docs" => "text/html",
+                "/docs.js" => "text/javascript",
+                "/docs.css" => "text/css",
+                _ => "application/json",
+            };
             assert_eq!(keys(&response["content"]), set(&[media]), "{path} {status:?}");
         }
     }
@@ -180,7 +187,13 @@ fn response_of_the_service_matches_openapi() {
 fn guide_lists_every_route_field_code_and_limit() {
     let guide = read("http-api.md");
     for (path, method) in ROUTES {
-        assert!(guide.contains(&format!("## {} {path}", method.to_uppercase())), "{path}");
+        let title = format!("## {} {path}", method.to_uppercase());
+        assert!(
+            guide.contains(&title)
+                || guide.contains(&format!("`{} {path}`", method.to_uppercase()))
+                || guide.contains(&format!("`{path}`")),
+            "{path}"
+        );
     }
     for field in REQUEST_FIELDS.iter().chain(&RESPONSE_FIELDS).chain(&REGISTRATION_FIELDS) {
         assert!(guide.contains(&format!("`{field}`")), "{field}");
@@ -191,4 +204,28 @@ fn guide_lists_every_route_field_code_and_limit() {
     }
     assert!(guide.contains(&format!("at most {MAX_BODY_BYTES} bytes")));
     assert!(guide.contains(&format!("{} KiB", DRAIN_BYTES / 1024)));
+}
+
+/// Converts YAML to JSON.
+fn to_json(yaml: &Yaml) -> serde_json::Value {
+    match yaml {
+        Yaml::Hash(hash) => {
+            hash.iter().map(|(key, value)| (key.as_str().unwrap().to_owned(), to_json(value))).collect()
+        }
+        Yaml::Array(entries) => entries.iter().map(to_json).collect(),
+        Yaml::String(text) => text.as_str().into(),
+        Yaml::Integer(number) => (*number).into(),
+        Yaml::Boolean(value) => (*value).into(),
+        // The maximum of a client id exceeds the integers of YAML.
+        Yaml::Real(text) => text.parse::<u64>().unwrap().into(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn service_returns_openapi_yaml_as_json() {
+    let served =
+        agent().get(Service::start().url("/openapi.json")).call().unwrap().body_mut().read_to_string().unwrap();
+    let served: serde_json::Value = serde_json::from_str(&served).unwrap();
+    assert!(served == to_json(&openapi()), "write token-issuer/src/http/openapi.json again from specs/openapi.yaml");
 }

@@ -1,0 +1,113 @@
+//! The metrics of the service, in the text format of OpenMetrics, which Prometheus reads.
+//!
+//! Labels are codes of responses, ids of configured keys and states. No label names a player or an address.
+
+use core::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use axum::response::Response;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry as MetricRegistry, Unit};
+
+use super::error::RefusedWith;
+use crate::registry::{RegistryState, ServerStatus};
+
+/// The media type of the text.
+pub(super) const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// The upper bounds of the latency of tokens, in seconds.
+const LATENCIES: [f64; 10] = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.05, 0.25, 1.0];
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+struct RequestLabels {
+    /// `minted`, `ok`, or the code of the error.
+    outcome: &'static str,
+    /// The id of the API key, empty without a valid one.
+    key: String,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+struct StateLabel {
+    state: &'static str,
+}
+
+/// The counters of the service, and the gauges that a scrape sets.
+pub(super) struct Metrics {
+    registry: MetricRegistry,
+    requests: Family<RequestLabels, Counter>,
+    mint_time: Histogram,
+    servers: Family<StateLabel, Gauge<i64>>,
+    slots: Family<StateLabel, Gauge<i64>>,
+    store_available: Gauge<u64, AtomicU64>,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut registry = MetricRegistry::with_prefix("slipgate_issuer");
+        let metrics = Self {
+            requests: Family::default(),
+            mint_time: Histogram::new(LATENCIES),
+            servers: Family::default(),
+            slots: Family::default(),
+            store_available: Gauge::default(),
+            registry: MetricRegistry::default(),
+        };
+        registry.register("requests", "Requests by outcome and API key", metrics.requests.clone());
+        let help = "Time from the head of a request to its token";
+        registry.register_with_unit("mint", help, Unit::Seconds, metrics.mint_time.clone());
+        registry.register("servers", "Registered game servers by state", metrics.servers.clone());
+        registry.register("slots", "Slots of living servers by state", metrics.slots.clone());
+        let help = "1 while the store of the registry responds";
+        registry.register("store_available", help, metrics.store_available.clone());
+        Self { registry, ..metrics }
+    }
+}
+
+impl Metrics {
+    /// Counts a response, and the time of a token.
+    pub(super) fn on_response(&self, response: &Response, key: Option<&str>, time: Duration) {
+        let is_minted = response.status().as_u16() == 201;
+        let outcome = match response.extensions().get::<RefusedWith>() {
+            Some(RefusedWith(code)) => code.name(),
+            None if is_minted => "minted",
+            None => "ok",
+        };
+        let labels = RequestLabels { outcome, key: key.unwrap_or_default().to_owned() };
+        self.requests.get_or_create(&labels).inc();
+        if is_minted {
+            self.mint_time.observe(time.as_secs_f64());
+        }
+    }
+
+    /// Returns the text of all metrics, with the servers of this moment. `None` while the store does not respond.
+    pub(super) fn encode(&self, servers: Option<&[ServerStatus]>) -> String {
+        self.store_available.set(servers.is_some().into());
+        self.set_servers(servers.unwrap_or_default());
+        let mut text = String::new();
+        // Writing to a string does not fail.
+        let _ = encode(&mut text, &self.registry);
+        text
+    }
+
+    fn set_servers(&self, servers: &[ServerStatus]) {
+        for state in [RegistryState::Ready, RegistryState::Full, RegistryState::Draining, RegistryState::Dead] {
+            let count = servers.iter().filter(|server| server.state() == state).count();
+            let gauge = self.servers.get_or_create_owned(&StateLabel { state: state.name() });
+            gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
+        }
+        let living = servers.iter().filter(|server| server.state() != RegistryState::Dead);
+        let (mut free, mut reserved, mut taken) = (0, 0, 0);
+        for server in living {
+            free += i64::from(server.registration.free_slots);
+            reserved += i64::from(server.reserved_slots);
+            taken += i64::from(server.registration.slots.saturating_sub(server.registration.free_slots));
+        }
+        for (state, count) in [("free", free), ("reserved", reserved), ("taken", taken)] {
+            self.slots.get_or_create_owned(&StateLabel { state }).set(count);
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! Health, readiness, metrics, and the documents of the API.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+
+use super::TokenService;
+use super::authorize::{Authorized, require, with_caller};
+use super::error::ApiError;
+use super::metrics::MEDIA_TYPE;
+use crate::callers::Permission;
+
+/// What a browser may load into the page of the API: files of this service only.
+const POLICY: HeaderValue = HeaderValue::from_static(
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; \
+     frame-ancestors 'none'",
+);
+
+#[derive(Serialize)]
+struct Health {
+    status: &'static str,
+}
+
+/// Handles `GET /healthz` and `GET /v1/health`: the service responds.
+pub(super) async fn health() -> impl IntoResponse {
+    Json(Health { status: "ok" })
+}
+
+/// Handles `GET /readyz`: tokens of each kind can be minted.
+pub(super) async fn ready(State(service): State<TokenService>) -> Response {
+    if service.registry.is_available() {
+        return Json(Health { status: "ready" }).into_response();
+    }
+    (StatusCode::SERVICE_UNAVAILABLE, Json(Health { status: "store_unavailable" })).into_response()
+}
+
+/// Handles `GET /metrics`.
+pub(super) async fn metrics(State(service): State<TokenService>, authorized: Authorized) -> Response {
+    let text = match require(&authorized.caller, Permission::Observe) {
+        Ok(()) => {
+            let servers = service.registry.servers().await.ok();
+            Ok(([(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE))], service.metrics.encode(servers.as_deref())))
+        }
+        Err(error) => Err::<_, ApiError>(error),
+    };
+    with_caller(text, &authorized)
+}
+
+/// Handles `GET /openapi.json`.
+pub(super) async fn openapi() -> impl IntoResponse {
+    ([(CONTENT_TYPE, "application/json")], include_str!("openapi.json"))
+}
+
+/// Handles `GET /docs`.
+pub(super) async fn docs() -> impl IntoResponse {
+    let headers =
+        [(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")), (CONTENT_SECURITY_POLICY, POLICY)];
+    (headers, include_str!("docs.html"))
+}
+
+/// Handles `GET /docs.js`.
+pub(super) async fn docs_script() -> impl IntoResponse {
+    ([(CONTENT_TYPE, "text/javascript; charset=utf-8")], include_str!("docs.js"))
+}
+
+/// Handles `GET /docs.css`.
+pub(super) async fn docs_style() -> impl IntoResponse {
+    ([(CONTENT_TYPE, "text/css; charset=utf-8")], include_str!("docs.css"))
+}
