@@ -47,7 +47,7 @@ pub(super) struct Metrics {
 
 impl Default for Metrics {
     fn default() -> Self {
-        let mut registry = MetricRegistry::with_prefix("slipgate_issuer");
+        let mut registry = MetricRegistry::with_prefix("slipgate");
         let metrics = Self {
             requests: Family::default(),
             mint_time: Histogram::new(LATENCIES),
@@ -56,13 +56,13 @@ impl Default for Metrics {
             store_available: Gauge::default(),
             registry: MetricRegistry::default(),
         };
-        registry.register("requests", "Requests by outcome and API key", metrics.requests.clone());
+        registry.register("issuer_requests", "Requests by outcome and API key", metrics.requests.clone());
         let help = "Time from the head of a request to its token";
-        registry.register_with_unit("mint", help, Unit::Seconds, metrics.mint_time.clone());
-        registry.register("servers", "Registered game servers by state", metrics.servers.clone());
-        registry.register("slots", "Slots of living servers by state", metrics.slots.clone());
+        registry.register_with_unit("issuer_mint", help, Unit::Seconds, metrics.mint_time.clone());
+        registry.register("issuer_servers", "Registered game servers by state", metrics.servers.clone());
+        registry.register("issuer_slots", "Slots of living servers by state", metrics.slots.clone());
         let help = "1 while the store of the registry responds";
-        registry.register("store_available", help, metrics.store_available.clone());
+        registry.register("issuer_store_available", help, metrics.store_available.clone());
         Self { registry, ..metrics }
     }
 }
