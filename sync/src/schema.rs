@@ -129,9 +129,9 @@ impl Field {
             // A switch that is wrong is as bad as an error of this many units.
             FieldShape::Bool | FieldShape::Rest | FieldShape::Integer { .. } => steps.push(0.1),
             FieldShape::Scalar(axis) => steps.push(1.0 / axis.steps as f32),
-            FieldShape::Vector(axes) | FieldShape::Velocity(axes) => {
-                steps.extend(axes.iter().map(|axis| 1.0 / axis.steps as f32));
-            }
+            FieldShape::Vector(axes) => steps.extend(axes.iter().map(|axis| 1.0 / axis.steps as f32)),
+            // A velocity that is wrong by 20 m/s is as bad as an error of a metre.
+            FieldShape::Velocity(axes) => steps.extend(axes.iter().map(|axis| 0.05 / axis.steps as f32)),
             FieldShape::Rotation { bits } => {
                 let bits = (*bits).clamp(MIN_ROTATION_BITS, MAX_ROTATION_BITS);
                 let step = 1.0 / quantize::last_component(bits) as f32;
