@@ -14,8 +14,8 @@ const KEPT_ARRIVALS: usize = 640;
 const LATE_PER_MILLE: usize = 10;
 /// The least delay, in hundredths of the time between two states.
 const LEAST_INTERVALS: i64 = 120;
-/// The frame that is added to the delay: arrivals are seen once a frame.
-const FRAME: i64 = 16_667;
+/// The time that is added to the delay: most of a frame, since arrivals are seen once a frame.
+const FRAME: i64 = 12_000;
 /// The most that the timeline deviates from the speed of time, in thousandths.
 const MAX_DILATION_PER_MILLE: i64 = 50;
 /// The time in which a deviation is corrected, as far as the limit allows.
@@ -53,7 +53,7 @@ struct StateArrival {
 ///     clock.on_state(3 * state, now);
 ///     clock.advance(now);
 /// }
-/// // 1.2 times the interval of 50 ms, and a frame.
+/// // 1.2 times the interval of 50 ms, and 12 ms.
 /// assert!(clock.delay() >= Duration::from_millis(60) && clock.delay() <= Duration::from_millis(80));
 /// assert!(clock.tick().is_some_and(|tick| tick > 294.0 && tick < 300.0));
 /// ```

@@ -22,7 +22,7 @@ pub(crate) const CRATES: &[(&str, &[&str])] = &[
     ("capi", &["netcode", "session", "os", "server", "client", "token_issuer"]),
     ("tools/sim", &["netcode"]),
     ("tools/worlds", &["sim"]),
-    ("tools/lab", &["netcode", "session", "sim", "sync"]),
+    ("tools/lab", &["netcode", "session", "sim", "sync", "worlds"]),
     (
         "cli",
         &[

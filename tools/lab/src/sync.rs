@@ -6,8 +6,16 @@
 //! ```
 //!
 //! A [`recording`] is a simulated world of balls and players. A [`replay`] sends it over a path with one method, and
-//! measures bytes and errors. [`document`] runs all of it and prints `specs/sync-table.md`.
+//! measures bytes and errors. [`cube_tables`] are measured in the world of cubes: [`states`], which both ends simulate,
+//! [`playout`], and [`input_timing`]. [`document`] runs all of it and prints `specs/sync-table.md`.
 
+pub mod cube_tables;
+pub mod cubes;
 pub mod document;
+pub mod input_timing;
+pub mod lossy;
+mod percentile;
+pub mod playout;
 pub mod recording;
 pub mod replay;
+pub mod states;

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::cube_tables;
 use super::recording::Recording;
 use super::replay::{DATAGRAM_HEADER_BYTES, SyncFigures, SyncMethod, WARM_UP_STATES, replay};
 
@@ -130,7 +131,7 @@ pub fn table(rows: &[SyncRow]) -> String {
 #[must_use]
 pub fn document() -> String {
     let rows = rows(SEEDS);
-    [HEAD, &table(&rows), &goals(&rows)].concat()
+    [HEAD, &table(&rows), &goals(&rows), &cube_tables::document()].concat()
 }
 
 /// A goal: its text, the number of objects, the figure, and the limit.
@@ -153,7 +154,7 @@ Here fewer objects move, which makes the goals of the larger worlds easier. At 1
 | --- | --- | --- | --- | --- | --- | --- |
 ";
 const GOALS_END: &str = "
-The goals for what a client shows, for playout, for clocks and for the processor are not measured yet.
+The share of a processor is measured by the benchmark `game_state` in `tests/benches`.
 ";
 
 /// Returns the goals that these runs measure, beside what was reached.

@@ -4,9 +4,15 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
+use slipgate_lab::sync::cubes::CubeRecording;
 use slipgate_lab::sync::document::{self, LOSS_OF_GOALS};
+use slipgate_lab::sync::lossy::MessageLoss;
 use slipgate_lab::sync::replay::SyncMethod;
+use slipgate_lab::sync::states::{self, StateMethod, StateRun};
+use slipgate_lab::sync::{input_timing, playout};
+use slipgate_sync::SmoothingDecay;
 
 use crate::scale::pick;
 
@@ -49,4 +55,32 @@ fn messages_cost_less_than_quantised_snapshots() {
         row.figures.iter().map(|figures| figures.bytes_per_state).fold(0.0, f64::max)
     };
     assert!(bytes(SyncMethod::Differences) < bytes(SyncMethod::QuantisedSnapshots) / 2.0);
+}
+
+#[test]
+fn clients_err_less_than_with_the_methods_of_the_thesis() {
+    let recording = CubeRecording::new(104, 1, 900);
+    let run = |method, share| {
+        let setup = StateRun { method, per_second: 20, loss: MessageLoss::Random(share), has_inputs: true };
+        states::run(&recording, setup, 1)
+    };
+    let (theirs, ours) = (run(StateMethod::Thesis, 0.13), run(StateMethod::Ours(SmoothingDecay::default()), 0.45));
+    assert!(ours.simulated < theirs.simulated, "{ours:?} beside {theirs:?}");
+    assert!(ours.path_rate < 0.75 * theirs.path_rate, "{ours:?} beside {theirs:?}");
+}
+
+#[test]
+fn inputs_come_in_time_and_the_clock_does_not_jump() {
+    let figures = input_timing::run(2, 0.02, Duration::from_millis(20), 200, 1);
+    assert!(figures.late < 0.5 && figures.jumps == 0, "{figures:?}");
+}
+
+#[test]
+fn playout_starves_in_few_frames() {
+    let recording = CubeRecording::new(104, 1, 1200);
+    let loss = MessageLoss::Random(0.13);
+    let theirs = playout::thesis(&recording, loss, Duration::from_millis(10), 1);
+    let ours = playout::ours(&recording, 20, loss, Duration::from_millis(10), 1);
+    assert!(ours.starved < 2.0 && theirs.starved > 5.0, "{ours:?} beside {theirs:?}");
+    assert!(ours.error < theirs.error, "{ours:?} beside {theirs:?}");
 }

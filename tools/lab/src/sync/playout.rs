@@ -1,0 +1,254 @@
+//! Clients that only show the cubes: snapshot interpolation of the thesis, and the playout of `slipgate-sync`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use slipgate_sim::Random;
+use slipgate_sync::{
+    Field, ObjectId, PlayoutClock, PlayoutSamples, Pose, PoseSample, Replica, ReplicaChange, Replicator, Schema,
+    TickRate,
+};
+
+use super::cubes::CubeRecording;
+use super::lossy::{LossyPath, MessageLoss};
+use super::percentile::{Errors, distance};
+
+const TICKS: u32 = 60;
+/// Ticks before the measurement starts: ten seconds, as long as the clock remembers.
+pub(super) const WARM_UP: usize = 600;
+const DELAY: Duration = Duration::from_millis(50);
+const LOSS_REPORT: Duration = Duration::from_millis(150);
+/// The thesis sends 10 snapshots a second and shows them 100 ms later (§3.4.2).
+const THESIS_PERIOD: u32 = TICKS / 10;
+const THESIS_DELAY: f64 = 6.0;
+
+/// The figures of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct PlayoutFigures {
+    /// Frames in which nothing newer than the shown moment is there, in percent.
+    pub starved: f64,
+    /// How far the client is behind the quickest messages, in milliseconds.
+    pub delay: f64,
+    /// The 99th percentile of the distance between what is shown and the server's cube at the tick shown, in
+    /// centimetres.
+    pub error: f64,
+    /// The payload, in kbit/s; 0 for the thesis: its snapshots are in another table.
+    pub payload: f64,
+}
+
+#[derive(Default)]
+struct PlayoutMeasure {
+    frames: usize,
+    starved: usize,
+    delays: f64,
+    errors: Errors,
+}
+
+impl PlayoutMeasure {
+    fn add(&mut self, recording: &CubeRecording, at: f64, is_starved: bool, now: Duration) {
+        self.frames += 1;
+        self.starved += usize::from(is_starved);
+        self.delays += (now.as_secs_f64() - DELAY.as_secs_f64() - at / f64::from(TICKS)) * 1000.0;
+        debug_assert!(at < recording.ticks() as f64, "clients are behind");
+    }
+
+    fn add_error(&mut self, recording: &CubeRecording, id: usize, at: f64, shown: [f32; 3]) {
+        let (before, share) = (at.max(0.0) as usize, at.fract() as f32);
+        let (Some(one), Some(two)) = (recording.state(before).get(id), recording.state(before + 1).get(id)) else {
+            return;
+        };
+        let truth = [0, 1, 2].map(|axis: usize| {
+            let part = |position: [f32; 3]| position.get(axis).copied().unwrap_or(0.0);
+            part(one.position) + (part(two.position) - part(one.position)) * share
+        });
+        self.errors.add(distance(shown, truth));
+    }
+
+    /// Adds the errors of all cubes between the two snapshots around a moment.
+    fn add_snapshots(&mut self, recording: &CubeRecording, at: f64, snapshots: &[u32]) {
+        let next = snapshots.partition_point(|snapshot| f64::from(*snapshot) < at);
+        let Some(before) = next.checked_sub(1).and_then(|index| snapshots.get(index)).copied() else { return };
+        let after = snapshots.get(next).copied().unwrap_or(before);
+        let share = ((at - f64::from(before)) / f64::from(after - before).max(1.0)).clamp(0.0, 1.0) as f32;
+        let pairs = recording.state(before as usize).iter().zip(recording.state(after as usize));
+        for (id, (one, two)) in pairs.enumerate() {
+            let mut shown = one.position;
+            shown.iter_mut().zip(two.position).for_each(|(part, to)| *part += (to - *part) * share);
+            self.add_error(recording, id, at, shown);
+        }
+    }
+
+    fn figures(mut self, bytes: usize, seconds: f64) -> PlayoutFigures {
+        let frames = self.frames.max(1) as f64;
+        PlayoutFigures {
+            starved: self.starved as f64 * 100.0 / frames,
+            delay: self.delays / frames,
+            error: self.errors.percentile(99) * 100.0,
+            payload: bytes as f64 * 8.0 / 1000.0 / seconds,
+        }
+    }
+}
+
+/// Runs the thesis's snapshot interpolation: 10 snapshots a second, shown 100 ms after their arrival.
+#[must_use]
+pub fn thesis(recording: &CubeRecording, loss: MessageLoss, jitter: Duration, seed: u64) -> PlayoutFigures {
+    let mut path = LossyPath::new(loss, DELAY, jitter, Random::new(seed, 0x50_54));
+    let (mut snapshots, mut start, mut measure) = (Vec::<u32>::new(), None, PlayoutMeasure::default());
+    for tick in 1..recording.ticks() {
+        let now = time_of(tick);
+        if (tick as u32).is_multiple_of(THESIS_PERIOD) {
+            path.push(tick as u32, now);
+        }
+        while let Some((at, snapshot)) = path.pop(now) {
+            start.get_or_insert(at.as_secs_f64() * f64::from(TICKS) - f64::from(snapshot));
+            // Late snapshots are refused.
+            if snapshots.last().is_none_or(|newest| *newest < snapshot) {
+                snapshots.push(snapshot);
+            }
+        }
+        let (Some(start), true) = (start, tick >= WARM_UP) else { continue };
+        let at = now.as_secs_f64() * f64::from(TICKS) - start - THESIS_DELAY;
+        measure.add(recording, at, snapshots.last().is_none_or(|newest| f64::from(*newest) < at), now);
+        measure.add_snapshots(recording, at, &snapshots);
+    }
+    measure.figures(0, seconds_of(recording))
+}
+
+/// Runs `slipgate-sync` with this number of states in a second.
+///
+/// # Panics
+///
+/// If `slipgate-sync` refuses its own messages, which is a mistake of ours.
+#[must_use]
+pub fn ours(
+    recording: &CubeRecording,
+    per_second: u32,
+    loss: MessageLoss,
+    jitter: Duration,
+    seed: u64,
+) -> PlayoutFigures {
+    let rate = TickRate { per_second: TICKS, between_states: TICKS / per_second };
+    let mut path = LossyPath::new(loss, DELAY, jitter, Random::new(seed, 0x50_4f));
+    let (mut server, mut client) = (SnapshotServer::new(recording), SnapshotClient::new(recording, rate));
+    let (mut measure, mut bytes) = (PlayoutMeasure::default(), 0);
+    for tick in 1..recording.ticks() {
+        let now = time_of(tick);
+        server.take_reports(now);
+        if (tick as u32).is_multiple_of(rate.between_states) {
+            let sent = server.send(recording, tick, &mut path, now);
+            bytes += if tick >= WARM_UP { sent } else { 0 };
+        }
+        while let Some((at, message)) = path.pop(now) {
+            client.receive(&message, at);
+        }
+        let Some(at) = client.clock.advance(now) else { continue };
+        if tick >= WARM_UP {
+            measure.add(recording, at, client.clock.is_starved(), now);
+            for id in 0..recording.objects {
+                let newest = client.clock.newest_tick().unwrap_or(0);
+                if let Some((pose, _)) = client.samples.shown(ObjectId(id as u16), at, newest) {
+                    measure.add_error(recording, id, at, pose.position);
+                }
+            }
+        }
+    }
+    measure.figures(bytes, seconds_of(recording))
+}
+
+fn time_of(tick: usize) -> Duration {
+    Duration::from_micros(tick as u64 * 1_000_000 / u64::from(TICKS))
+}
+
+fn seconds_of(recording: &CubeRecording) -> f64 {
+    recording.ticks().saturating_sub(WARM_UP) as f64 / f64::from(TICKS)
+}
+
+/// Returns the schema of clients that only show: the thesis's precision of poses, and whether a cube rests.
+fn schema() -> (Arc<Schema>, slipgate_sync::ObjectKind) {
+    let mut schema = Schema::builder();
+    let area = [-16.0..16.0, 0.0..16.0, -16.0..16.0];
+    let kind = schema.add(&[Field::vector(area, 512), Field::rotation(9), Field::rest()]);
+    (Arc::new(schema.build().expect("valid ranges")), kind)
+}
+
+struct SnapshotServer {
+    replicator: Replicator,
+    viewer: slipgate_sync::ViewerId,
+    reports: Vec<(Duration, u64, bool)>,
+}
+
+impl SnapshotServer {
+    fn new(recording: &CubeRecording) -> Self {
+        let (schema, kind) = schema();
+        let objects = recording.objects as u16;
+        let mut replicator = Replicator::new(schema, objects, 1);
+        let viewer = replicator.add_viewer().expect("the first client");
+        (0..objects).for_each(|id| replicator.spawn(ObjectId(id), kind).map(drop).expect("a free id"));
+        Self { replicator, viewer, reports: Vec::new() }
+    }
+
+    fn take_reports(&mut self, now: Duration) {
+        for (_, tag, has_arrived) in self.reports.extract_if(.., |report| report.0 <= now) {
+            if has_arrived {
+                self.replicator.on_acknowledged(self.viewer, tag);
+            } else {
+                self.replicator.on_lost(self.viewer, tag);
+            }
+        }
+    }
+
+    fn send(&mut self, recording: &CubeRecording, tick: usize, path: &mut LossyPath<Vec<u8>>, now: Duration) -> usize {
+        for (id, state) in (0..).zip(recording.state(tick)) {
+            let mut object = self.replicator.object(ObjectId(id)).expect("it was spawned");
+            let set = object
+                .set_vector(0, state.position)
+                .and_then(|object| object.set_rotation(1, state.rotation))
+                .and_then(|object| object.set_bool(2, state.is_at_rest));
+            debug_assert!(set.is_ok(), "the fields of a cube");
+        }
+        self.replicator.commit(tick as u32).expect("ticks increase");
+        let (mut buf, mut total) = ([0; 1200], 0);
+        while let Some(message) = self.replicator.write(self.viewer, &mut buf) {
+            let has_arrived = path.push(buf.get(..message.bytes).unwrap_or(&[]).to_vec(), now);
+            let report = if has_arrived { 2 * DELAY } else { LOSS_REPORT };
+            self.reports.push((now + report, message.tag, has_arrived));
+            total += message.bytes;
+        }
+        total
+    }
+}
+
+struct SnapshotClient {
+    replica: Replica,
+    clock: PlayoutClock,
+    samples: PlayoutSamples,
+    /// The lowest tick that the replica can name; the recording starts at 0.
+    origin: Option<u32>,
+}
+
+impl SnapshotClient {
+    fn new(recording: &CubeRecording, rate: TickRate) -> Self {
+        let objects = recording.objects as u16;
+        let (clock, samples) = (PlayoutClock::new(rate), PlayoutSamples::new(objects, rate));
+        Self { replica: Replica::new(schema().0, objects), clock, samples, origin: None }
+    }
+
+    fn receive(&mut self, message: &[u8], at: Duration) {
+        let tick = self.replica.read(message).expect("a message of the replicator");
+        // A recording has fewer than 65,536 ticks, so the wire has all bits.
+        let origin = *self.origin.get_or_insert(tick & !0xffff);
+        self.clock.on_state(tick.saturating_sub(origin), at);
+        while let Some(change) = self.replica.poll() {
+            let (ReplicaChange::Appeared { id, .. } | ReplicaChange::Updated { id }) = change else { continue };
+            let Some(object) = self.replica.object(id) else { continue };
+            let (Some(position), Some(rotation), Some(is_at_rest)) =
+                (object.vector(0), object.rotation(1), object.bool(2))
+            else {
+                continue;
+            };
+            let pose = Pose { position, rotation };
+            let tick = object.tick().saturating_sub(origin);
+            self.samples.add(id, PoseSample { tick, pose, velocity: None, is_at_rest, is_teleport: false });
+        }
+    }
+}

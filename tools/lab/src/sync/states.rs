@@ -1,0 +1,489 @@
+//! Server and client both simulate the cubes: the thesis's state synchronisation, and `slipgate-sync`.
+
+#![expect(clippy::indexing_slicing, reason = "ids, ticks and axes are those of one recording")]
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use slipgate_sim::Random;
+use slipgate_sync::{
+    Field, InputBuffer, InputLog, MAX_INPUT_BYTES, ObjectId, ObjectKind, ObjectRef, PlayoutClock, Pose, Replica,
+    ReplicaChange, Replicator, Schema, Smoothing, SmoothingDecay, StateQueue, TickRate, ViewerId,
+};
+use slipgate_worlds::{CubeState, CubeWorld, PLAYERS, PlayerInput};
+
+use super::cubes::CubeRecording;
+use super::lossy::{LossyPath, MessageLoss};
+use super::percentile::{Errors, distance};
+
+/// Ticks in a second.
+const TICKS: u32 = 60;
+/// Ticks before the measurement starts: five seconds.
+const WARM_UP: usize = 300;
+/// The time of a message on its way (state.md: 50 ms one way).
+const DELAY: Duration = Duration::from_millis(50);
+/// The time after which the server knows that a message got lost.
+const LOSS_REPORT: Duration = Duration::from_millis(150);
+/// The thesis: 20 states of 54 bytes in a message, and 4 bytes before them.
+const THESIS_STATES: usize = 20;
+const THESIS_MESSAGE_BYTES: usize = 4 + THESIS_STATES * 54;
+/// The thesis: a state is set 4 packets after it arrived.
+const THESIS_BUFFER: u32 = 4;
+/// Bytes of a datagram around a message: IPv4 and UDP 28, encryption 21, acknowledgements 9, frame and receipt 10.
+const HEADER_BYTES: usize = 28 + 21 + 9 + 10;
+
+/// A method of state synchronisation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum StateMethod {
+    /// The thesis's.
+    Thesis,
+    /// `slipgate-sync`.
+    Ours(SmoothingDecay),
+}
+
+/// What is simulated, and over which path.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StateRun {
+    /// The method.
+    pub method: StateMethod,
+    /// Messages in a second: 20 or 60.
+    pub per_second: u32,
+    /// The losses.
+    pub loss: MessageLoss,
+    /// Whether clients get the keys of all players.
+    pub has_inputs: bool,
+}
+
+/// The figures of a run. Lengths are in centimetres.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct StateFigures {
+    /// The rate on the path with all headers, in kbit/s.
+    pub path_rate: f64,
+    /// The 99th percentile of the distance between simulated cubes and the server's at the same tick.
+    pub simulated: f64,
+    /// The same of what is shown.
+    pub shown: f64,
+    /// The 99th percentile of how far a cube is set or slides in a frame, where one is corrected.
+    pub jump: f64,
+    /// How far the client is behind the quickest messages, in milliseconds.
+    pub delay: f64,
+}
+
+/// A message on its way to the client.
+struct StateMessage {
+    tick: u32,
+    /// Ours: as on the wire.
+    bytes: Vec<u8>,
+    drivers: Vec<u8>,
+    /// The thesis's: the states themselves and the keys of the last ticks.
+    states: Vec<(ObjectId, CubeState)>,
+    tag: u64,
+}
+
+/// Runs a method on a recorded world.
+#[must_use]
+pub fn run(recording: &CubeRecording, setup: StateRun, seed: u64) -> StateFigures {
+    match setup.method {
+        StateMethod::Thesis => Exchange::new(recording, setup, seed, ThesisServer::new(recording, setup)).run(),
+        StateMethod::Ours(_) => Exchange::new(recording, setup, seed, OurServer::new(recording, setup)).run(),
+    }
+}
+
+trait StateServer {
+    /// Returns the message of a tick, and its bytes on the wire.
+    fn write(&mut self, recording: &CubeRecording, tick: u32) -> (StateMessage, usize);
+    /// Notes what happened to messages.
+    fn on_result(&mut self, message: u64, tick: u32, has_arrived: bool);
+}
+
+struct ThesisServer {
+    priorities: Vec<f32>,
+    period: u32,
+    has_inputs: bool,
+}
+
+impl ThesisServer {
+    fn new(recording: &CubeRecording, setup: StateRun) -> Self {
+        Self {
+            priorities: vec![0.0; recording.objects],
+            period: TICKS / setup.per_second,
+            has_inputs: setup.has_inputs,
+        }
+    }
+}
+
+impl StateServer for ThesisServer {
+    fn write(&mut self, recording: &CubeRecording, tick: u32) -> (StateMessage, usize) {
+        let states = recording.state(tick as usize);
+        for (priority, state) in self.priorities.iter_mut().zip(states) {
+            let is_moving = distance(state.velocity, [0.0; 3]) > 0.05;
+            *priority += if state.is_at_rest {
+                1.0
+            } else if is_moving {
+                100.0
+            } else {
+                10.0
+            };
+        }
+        let mut order: Vec<usize> = (0..states.len()).collect();
+        order.sort_by(|one, two| self.priorities[*two].total_cmp(&self.priorities[*one]));
+        order.truncate(THESIS_STATES);
+        order.iter().for_each(|id| self.priorities[*id] = 0.0);
+        let states = order.iter().map(|id| (ObjectId(*id as u16), states[*id])).collect();
+        // The keys since the message before; they cost nothing here, in favour of the thesis.
+        let ticks = if self.has_inputs { tick.saturating_sub(self.period) + 1..tick + 1 } else { 0..0 };
+        let drivers = ticks.flat_map(|tick| recording.inputs(tick as usize)).flat_map(|input| input.0.to_le_bytes());
+        let drivers = drivers.collect();
+        (StateMessage { tick, bytes: Vec::new(), drivers, states, tag: 0 }, THESIS_MESSAGE_BYTES)
+    }
+
+    fn on_result(&mut self, _: u64, _: u32, _: bool) {}
+}
+
+struct OurServer {
+    replicator: Replicator,
+    viewer: ViewerId,
+    logs: [InputLog; PLAYERS],
+    has_inputs: bool,
+    logged: u32,
+}
+
+fn schema() -> (Arc<Schema>, ObjectKind) {
+    let mut schema = Schema::builder();
+    let area = [-16.0..16.0, 0.0..16.0, -16.0..16.0];
+    // Both simulate, so that states need more precision than those that are only shown.
+    let kind = schema.add(&[
+        Field::vector(area, 2048),
+        Field::rotation(13),
+        Field::rest(),
+        Field::velocity(32.0, 256),
+        Field::velocity(32.0, 256),
+    ]);
+    (Arc::new(schema.build().expect("valid ranges")), kind)
+}
+
+impl OurServer {
+    fn new(recording: &CubeRecording, setup: StateRun) -> Self {
+        let (schema, kind) = schema();
+        let objects = recording.objects as u16;
+        let mut replicator = Replicator::new(schema, objects, 1);
+        let viewer = replicator.add_viewer().expect("the first client");
+        (0..objects).for_each(|id| replicator.spawn(ObjectId(id), kind).map(drop).expect("a free id"));
+        let logs = [(); PLAYERS].map(|()| InputLog::new());
+        Self { replicator, viewer, logs, has_inputs: setup.has_inputs, logged: 0 }
+    }
+
+    fn set(&mut self, id: u16, state: &CubeState) {
+        let mut object = self.replicator.object(ObjectId(id)).expect("it was spawned");
+        let still = [0.0; 3];
+        let (velocity, spin) = if state.is_at_rest { (still, still) } else { (state.velocity, state.spin) };
+        object
+            .set_vector(0, state.position)
+            .and_then(|object| object.set_rotation(1, state.rotation))
+            .and_then(|object| object.set_bool(2, state.is_at_rest))
+            .and_then(|object| object.set_vector(3, velocity))
+            .and_then(|object| object.set_vector(4, spin))
+            .map(drop)
+            .expect("the fields of a cube");
+    }
+}
+
+impl StateServer for OurServer {
+    fn write(&mut self, recording: &CubeRecording, tick: u32) -> (StateMessage, usize) {
+        for (id, state) in (0..).zip(recording.state(tick as usize)) {
+            self.set(id, state);
+        }
+        self.replicator.commit(tick).expect("ticks increase");
+        let mut drivers = Vec::new();
+        if self.has_inputs {
+            for logged in self.logged + 1..=tick {
+                let inputs = recording.inputs(logged as usize);
+                self.logs.iter_mut().zip(inputs).for_each(|(log, input)| log.push(logged, input.0));
+            }
+            self.logged = tick;
+            for log in &self.logs {
+                let mut buf = [0; MAX_INPUT_BYTES];
+                let length = log.write(&mut buf);
+                drivers.push(length as u8);
+                drivers.extend_from_slice(&buf[..length]);
+            }
+        }
+        let mut buf = [0; 1100];
+        let (bytes, tag) = match self.replicator.write(self.viewer, &mut buf) {
+            Some(message) => (buf[..message.bytes].to_vec(), message.tag),
+            None => (Vec::new(), u64::MAX),
+        };
+        let size = bytes.len() + drivers.len();
+        (StateMessage { tick, bytes, drivers, states: Vec::new(), tag }, size)
+    }
+
+    fn on_result(&mut self, tag: u64, tick: u32, has_arrived: bool) {
+        if has_arrived {
+            self.replicator.on_acknowledged(self.viewer, tag);
+            self.logs.iter_mut().for_each(|log| log.on_confirmed(tick));
+        } else {
+            self.replicator.on_lost(self.viewer, tag);
+        }
+    }
+}
+
+struct Client {
+    world: CubeWorld,
+    world_tick: u32,
+    queue: StateQueue<CubeState>,
+    /// The newest tick that was set for each object.
+    newest: Vec<u32>,
+    smoothing: Option<Smoothing>,
+    /// Ours.
+    clock: PlayoutClock,
+    replica: Replica,
+    buffers: [InputBuffer; PLAYERS],
+    /// The thesis's: the keys of ticks, and how far the timeline is behind the messages.
+    keys: Vec<Option<[PlayerInput; PLAYERS]>>,
+    held: [PlayerInput; PLAYERS],
+    thesis_start: Option<(Duration, u32)>,
+}
+
+struct Exchange<'r, S> {
+    recording: &'r CubeRecording,
+    setup: StateRun,
+    server: S,
+    client: Client,
+    path: LossyPath<StateMessage>,
+    results: VecDeque<(Duration, u64, u32, bool)>,
+    bytes: usize,
+    simulated: Errors,
+    shown: Errors,
+    jumps: Errors,
+    delays: Vec<f64>,
+    before: Vec<[f32; 3]>,
+}
+
+impl<'r, S: StateServer> Exchange<'r, S> {
+    fn new(recording: &'r CubeRecording, setup: StateRun, seed: u64, server: S) -> Self {
+        let rate = TickRate { per_second: TICKS, between_states: TICKS / setup.per_second };
+        let objects = recording.objects as u16;
+        let smoothing = match setup.method {
+            StateMethod::Thesis => None,
+            StateMethod::Ours(decay) => Some(Smoothing::new(objects, decay)),
+        };
+        let client = Client {
+            world: CubeWorld::new(recording.objects),
+            world_tick: 0,
+            queue: StateQueue::new(recording.objects * 64),
+            newest: vec![0; recording.objects],
+            smoothing,
+            clock: PlayoutClock::new(rate),
+            replica: Replica::new(schema().0, objects),
+            buffers: [(); PLAYERS].map(|()| InputBuffer::new(0)),
+            keys: vec![None; recording.ticks() + 1],
+            held: [PlayerInput::NONE; PLAYERS],
+            thesis_start: None,
+        };
+        let path = LossyPath::new(setup.loss, DELAY, Duration::ZERO, Random::new(seed, 0x42_4f));
+        Self {
+            recording,
+            setup,
+            server,
+            client,
+            path,
+            results: VecDeque::new(),
+            bytes: 0,
+            simulated: Errors::default(),
+            shown: Errors::default(),
+            jumps: Errors::default(),
+            delays: Vec::new(),
+            before: vec![[0.0; 3]; recording.objects],
+        }
+    }
+
+    fn run(mut self) -> StateFigures {
+        let period = (TICKS / self.setup.per_second) as usize;
+        for tick in 1..=self.recording.ticks() {
+            let now = Duration::from_micros(tick as u64 * 1_000_000 / u64::from(TICKS));
+            while self.results.front().is_some_and(|result| result.0 <= now) {
+                let (_, tag, of, has_arrived) = self.results.pop_front().expect("there is one");
+                self.server.on_result(tag, of, has_arrived);
+            }
+            if tick % period == 0 {
+                let (message, bytes) = self.server.write(self.recording, tick as u32);
+                let (tag, of) = (message.tag, message.tick);
+                let has_arrived = self.path.push(message, now);
+                let report = if has_arrived { 2 * DELAY } else { LOSS_REPORT };
+                let behind = self.results.iter().rev().take_while(|result| result.0 > now + report).count();
+                self.results.insert(self.results.len() - behind, (now + report, tag, of, has_arrived));
+                if tick >= WARM_UP {
+                    self.bytes += bytes + HEADER_BYTES * bytes.div_ceil(1200);
+                }
+            }
+            while let Some((at, message)) = self.path.pop(now) {
+                self.receive(message, at);
+            }
+            self.frame(now, tick >= WARM_UP);
+        }
+        self.figures()
+    }
+
+    fn receive(&mut self, message: StateMessage, now: Duration) {
+        let client = &mut self.client;
+        client.clock.on_state(message.tick, now);
+        client.thesis_start.get_or_insert((now, message.tick));
+        for (id, state) in message.states {
+            client.queue.push(message.tick, id, state);
+        }
+        if self.setup.method == StateMethod::Thesis {
+            let keys = message.drivers.chunks_exact(4 * PLAYERS).rev();
+            for (age, keys) in (0..).zip(keys) {
+                let mut inputs = [PlayerInput::NONE; PLAYERS];
+                for (input, bytes) in inputs.iter_mut().zip(keys.chunks_exact(4)) {
+                    input.0 = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+                }
+                client.keys[(message.tick - age) as usize] = Some(inputs);
+            }
+            return;
+        }
+        let mut rest = &message.drivers[..];
+        for buffer in &mut client.buffers {
+            let Some((length, behind)) = rest.split_first() else { break };
+            let (keys, behind) = behind.split_at(usize::from(*length));
+            buffer.read(keys, f64::from(client.world_tick)).expect("keys of the server");
+            rest = behind;
+        }
+        if message.bytes.is_empty() {
+            return;
+        }
+        let tick = client.replica.read(&message.bytes).expect("a message of the replicator");
+        while let Some(change) = client.replica.poll() {
+            let (ReplicaChange::Appeared { id, .. } | ReplicaChange::Updated { id }) = change else { continue };
+            if let Some(state) = client.replica.object(id).and_then(cube) {
+                debug_assert_eq!(tick & 0xffff, message.tick & 0xffff);
+                client.queue.push(message.tick, id, state);
+            }
+        }
+    }
+
+    /// Plays up to the tick of this frame, and measures.
+    fn frame(&mut self, now: Duration, is_measured: bool) {
+        let Some(goal) = self.goal(now) else { return };
+        let mut corrected = Vec::new();
+        while self.client.world_tick < goal {
+            self.client.world_tick += 1;
+            let inputs = self.inputs(self.client.world_tick);
+            self.client.world.step(&inputs);
+            self.client.release(&mut corrected);
+        }
+        if let Some(smoothing) = &mut self.client.smoothing {
+            smoothing.advance(1.0 / TICKS as f32);
+        }
+        if is_measured {
+            self.measure(now, &corrected);
+        }
+    }
+
+    fn goal(&mut self, now: Duration) -> Option<u32> {
+        match self.setup.method {
+            StateMethod::Thesis => {
+                // The first message waits for 4 periods; the others follow each a period after the one before.
+                let (arrived, tick) = self.client.thesis_start?;
+                let wait = Duration::from_secs(1) * THESIS_BUFFER / self.setup.per_second;
+                let passed = now.checked_sub(arrived + wait)?;
+                Some(tick + (passed.as_secs_f64() * f64::from(TICKS) + 1e-6) as u32)
+            }
+            StateMethod::Ours(_) => self.client.clock.advance(now).map(|tick| tick.max(0.0) as u32),
+        }
+    }
+
+    fn inputs(&mut self, tick: u32) -> [PlayerInput; PLAYERS] {
+        if !self.setup.has_inputs {
+            return [PlayerInput::NONE; PLAYERS];
+        }
+        if self.setup.method == StateMethod::Thesis {
+            if let Some(keys) = self.client.keys.get(tick as usize).copied().flatten() {
+                self.client.held = keys;
+            }
+            return self.client.held;
+        }
+        let mut inputs = [PlayerInput::NONE; PLAYERS];
+        for (input, buffer) in inputs.iter_mut().zip(&mut self.client.buffers) {
+            input.0 = buffer.keys(tick).keys;
+        }
+        inputs
+    }
+
+    fn measure(&mut self, now: Duration, corrected: &[(ObjectId, [f32; 3])]) {
+        let client = &self.client;
+        let truth = self.recording.state(client.world_tick as usize);
+        let behind = now.as_secs_f64() - DELAY.as_secs_f64() - f64::from(client.world_tick) / f64::from(TICKS);
+        self.delays.push(behind * 1000.0);
+        let mut offsets = Vec::with_capacity(truth.len());
+        for ((id, own), truth) in (0..).zip(client.world.states()).zip(truth) {
+            self.simulated.add(distance(own.position, truth.position));
+            let pose = Pose { position: own.position, rotation: own.rotation };
+            let shown = client.smoothing.as_ref().map_or(pose, |smoothing| smoothing.shown(ObjectId(id), pose));
+            self.shown.add(distance(shown.position, truth.position));
+            let offset = [0, 1, 2].map(|axis| shown.position[axis] - own.position[axis]);
+            offsets.push(offset);
+        }
+        // A corrected cube jumps by what it was set, less the change of the offset that hides it.
+        for (id, moved) in corrected {
+            let index = usize::from(id.0);
+            let jump = [0, 1, 2].map(|axis| moved[axis] + offsets[index][axis] - self.before[index][axis]);
+            self.jumps.add(distance(jump, [0.0; 3]));
+        }
+        self.before = offsets;
+    }
+
+    fn figures(mut self) -> StateFigures {
+        let seconds = (self.recording.ticks() - WARM_UP) as f64 / f64::from(TICKS);
+        StateFigures {
+            path_rate: self.bytes as f64 * 8.0 / 1000.0 / seconds,
+            simulated: self.simulated.percentile(99) * 100.0,
+            shown: self.shown.percentile(99) * 100.0,
+            jump: self.jumps.percentile(99) * 100.0,
+            delay: self.delays.iter().sum::<f64>() / self.delays.len().max(1) as f64,
+        }
+    }
+}
+
+impl Client {
+    /// Sets the states that are due into the world, unless a newer one was set for the object.
+    fn release(&mut self, corrected: &mut Vec<(ObjectId, [f32; 3])>) {
+        while let Some((tick, id, state)) = self.queue.next(self.world_tick) {
+            let index = usize::from(id.0);
+            if self.newest[index] >= tick {
+                continue;
+            }
+            self.newest[index] = tick;
+            let Some(before) = self.world.state(index) else { continue };
+            let state = if self.smoothing.is_some() { moved_on(state, self.world_tick - tick) } else { state };
+            self.world.set_state(index, &state);
+            let moved = [0, 1, 2].map(|axis| state.position[axis] - before.position[axis]);
+            corrected.push((id, moved));
+            if let Some(smoothing) = &mut self.smoothing {
+                let pose = |state: &CubeState| Pose { position: state.position, rotation: state.rotation };
+                smoothing.on_correction(id, pose(&before), pose(&state));
+            }
+        }
+    }
+}
+
+/// Returns a state that came some ticks too late, moved on with its velocity.
+fn moved_on(mut state: CubeState, ticks: u32) -> CubeState {
+    if !state.is_at_rest {
+        let seconds = ticks as f32 / TICKS as f32;
+        state.position = [0, 1, 2].map(|axis| state.position[axis] + state.velocity[axis] * seconds);
+        state.position[1] = state.position[1].max(0.4);
+    }
+    state
+}
+
+fn cube(object: ObjectRef<'_>) -> Option<CubeState> {
+    Some(CubeState {
+        position: object.vector(0)?,
+        rotation: object.rotation(1)?,
+        velocity: object.vector(3)?,
+        spin: object.vector(4)?,
+        is_at_rest: object.bool(2)?,
+    })
+}
