@@ -12,7 +12,9 @@ use slipgate_netcode::crypto::key::KeyRing;
 use zeroize::Zeroizing;
 
 use super::Failure;
-use slipgate_os::key_file::{KeyFileError, KeyTextError, parse_keys, read_key_file};
+use slipgate_os::key_file::{
+    KeyFileError, KeySchedule, KeyTextError, parse_key_schedule, read_key_file, read_key_schedule,
+};
 
 /// The environment variable that may hold the keys, separated by commas.
 pub const KEY_VARIABLE: &str = "SLIPGATE_PRIVATE_KEY";
@@ -61,6 +63,17 @@ impl KeySource {
         }
     }
 
+    /// Reads the keys with the times from which issuers seal with them. Keys of the environment have none.
+    ///
+    /// # Errors
+    /// See [`KeySourceError`].
+    pub fn read_schedule(&self) -> Result<KeySchedule, KeySourceError> {
+        match self {
+            Self::File(path) => read_key_schedule(path).map_err(KeySourceError::File),
+            Self::Variable => schedule_from_variable(),
+        }
+    }
+
     /// Returns the path of the key file, or `None` if the keys come from the environment.
     #[must_use]
     pub fn file(&self) -> Option<&Path> {
@@ -72,9 +85,13 @@ impl KeySource {
 }
 
 fn from_variable() -> Result<KeyRing, KeySourceError> {
+    schedule_from_variable().map(|schedule| schedule.all())
+}
+
+fn schedule_from_variable() -> Result<KeySchedule, KeySourceError> {
     // `VarError` holds the value of the variable, so it must not be passed on.
     let text = env::var(KEY_VARIABLE).map_err(|_| KeySourceError::VariableIsNotText)?;
-    parse_keys(&Zeroizing::new(text)).map_err(KeySourceError::Variable)
+    parse_key_schedule(&Zeroizing::new(text)).map_err(KeySourceError::Variable)
 }
 
 fn missing() -> Failure {

@@ -13,6 +13,7 @@ pub mod config_file;
 pub mod core_dumps;
 pub mod descriptors;
 pub mod failure;
+pub mod file_watch;
 pub mod keys;
 pub mod line_queue;
 pub mod log;

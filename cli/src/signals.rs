@@ -3,10 +3,13 @@
 //! A signal also interrupts the wait for datagrams, so the program reacts at once.
 
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::file_watch;
 
 /// Records the signals that arrive after its creation.
 pub struct Signals {
@@ -30,6 +33,15 @@ impl Signals {
         #[cfg(unix)]
         signal_hook::flag::register(signal_hook::consts::SIGHUP, Arc::clone(&signals.reload))?;
         Ok(signals)
+    }
+
+    /// Treats each change of this file as a SIGHUP, which reads it again.
+    ///
+    /// # Errors
+    /// Returns the system's error if the thread that looks at the file cannot be started.
+    pub fn reload_on_change(&self, path: &Path) -> io::Result<()> {
+        let reload = Arc::clone(&self.reload);
+        file_watch::watch(vec![path.to_owned()], move || reload.store(true, Ordering::Relaxed))
     }
 
     /// Returns whether SIGTERM or SIGINT arrived since the last call.

@@ -2,9 +2,12 @@
 //!
 //! ```text
 //! # newest first; a line that starts with # is a comment
-//! 5f3c…64 hexadecimal digits…9a
+//! 5f3c…64 hexadecimal digits…9a id=2026-12 not-before=1796083200
 //! 0b77…64 hexadecimal digits…12
 //! ```
+//!
+//! An issuer seals with a key from its `not-before` on, in seconds since 1970. Servers accept each key of the file. So
+//! a new key is in the files of all servers before the first token needs it. The id is for people.
 //!
 //! Servers and issuers read such files; the command line also writes them.
 
@@ -14,6 +17,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use slipgate_netcode::crypto::key::{Key, KeyRing, MAX_PRIVATE_KEYS};
+use slipgate_netcode::time::UnixSeconds;
 use zeroize::Zeroizing;
 
 use crate::redact::redact;
@@ -80,15 +84,33 @@ fn require_private(_: &Metadata) -> Result<(), KeyFileProblem> {
     Ok(())
 }
 
+/// Reads the keys of a file with their ids and times.
+///
+/// # Errors
+/// As [`read_key_file`].
+pub fn read_key_schedule(path: impl AsRef<Path>) -> Result<KeySchedule, KeyFileError> {
+    let path = path.as_ref();
+    let problem = |problem| KeyFileError { path: path.into(), problem };
+    read(path).and_then(|text| parse_key_schedule(&text).map_err(KeyFileProblem::Keys)).map_err(problem)
+}
+
 /// Parses 1 to 3 private keys from the text of a key file: a key of 64 hexadecimal digits in each line, newest first.
 ///
 /// Empty lines and lines that start with `#` are skipped. Commas may separate keys instead, for keys in an environment
-/// variable.
+/// variable. The attributes of keys are checked and left out.
 ///
 /// # Errors
 /// [`NotAKey`](KeyTextError::NotAKey) if a line is not a key, [`Empty`](KeyTextError::Empty) if there is no key, and
 /// [`TooMany`](KeyTextError::TooMany) for more than three. No error shows any content.
 pub fn parse_keys(text: &str) -> Result<KeyRing, KeyTextError> {
+    parse_key_schedule(text).map(|schedule| schedule.all())
+}
+
+/// Parses keys with their ids and times.
+///
+/// # Errors
+/// As [`parse_keys`].
+pub fn parse_key_schedule(text: &str) -> Result<KeySchedule, KeyTextError> {
     let mut keys = Vec::with_capacity(MAX_PRIVATE_KEYS);
     for (index, line) in text.lines().enumerate() {
         if line.trim_start().starts_with('#') {
@@ -98,10 +120,100 @@ pub fn parse_keys(text: &str) -> Result<KeyRing, KeyTextError> {
             if keys.len() == MAX_PRIVATE_KEYS {
                 return Err(KeyTextError::TooMany);
             }
-            keys.push(entry.parse::<Key>().map_err(|_| KeyTextError::NotAKey { line: index + 1 })?);
+            keys.push(parse_key(entry).ok_or(KeyTextError::NotAKey { line: index + 1 })?);
         }
     }
-    KeyRing::new(&keys).ok_or(KeyTextError::Empty)
+    if keys.is_empty() { Err(KeyTextError::Empty) } else { Ok(KeySchedule { keys }) }
+}
+
+fn parse_key(entry: &str) -> Option<ScheduledKey> {
+    let mut words = entry.split_whitespace();
+    let mut parsed = ScheduledKey { key: words.next()?.parse().ok()?, id: None, not_before: UnixSeconds(0) };
+    for word in words {
+        match word.split_once('=')? {
+            ("id", id) if (1..=MAX_ID_BYTES).contains(&id.len()) => parsed.id = Some(id.to_owned()),
+            ("not-before", seconds) => parsed.not_before = UnixSeconds(seconds.parse().ok()?),
+            _ => return None,
+        }
+    }
+    Some(parsed)
+}
+
+/// The maximum length of a key's id, in bytes.
+const MAX_ID_BYTES: usize = 64;
+
+/// A private key, its id, and when issuers may begin to seal with it. It has no `Debug`.
+#[derive(Clone)]
+pub struct ScheduledKey {
+    key: Key,
+    id: Option<String>,
+    not_before: UnixSeconds,
+}
+
+impl ScheduledKey {
+    /// Creates a key with a name for people, with which issuers seal from this time on.
+    #[must_use]
+    pub const fn new(key: Key, id: String, not_before: UnixSeconds) -> Self {
+        Self { key, id: Some(id), not_before }
+    }
+
+    /// Returns the key.
+    #[must_use]
+    pub const fn key(&self) -> &Key {
+        &self.key
+    }
+
+    /// Returns the name for people, if it has one.
+    #[must_use]
+    pub fn id(&self) -> Option<&str> {
+        self.id.as_deref()
+    }
+
+    /// Returns the time from which issuers seal with the key.
+    #[must_use]
+    pub const fn not_before(&self) -> UnixSeconds {
+        self.not_before
+    }
+}
+
+/// The keys of a file, newest first: 1 to 3. It has no `Debug`.
+#[derive(Clone)]
+pub struct KeySchedule {
+    keys: Vec<ScheduledKey>,
+}
+
+impl KeySchedule {
+    /// Returns the keys with their ids and times, newest first.
+    #[must_use]
+    pub fn keys(&self) -> &[ScheduledKey] {
+        &self.keys
+    }
+
+    /// Returns all keys, newest first, as servers accept them.
+    #[must_use]
+    pub fn all(&self) -> KeyRing {
+        ring(self.keys.iter())
+    }
+
+    /// Returns all keys, with the newest one first that may seal at this time, as an issuer needs them. If none may
+    /// yet, that is the oldest.
+    #[must_use]
+    pub fn at(&self, now: UnixSeconds) -> KeyRing {
+        let sealing = self.keys.iter().position(|key| key.not_before <= now).unwrap_or(self.keys.len() - 1);
+        let others = self.keys.iter().enumerate().filter(|(index, _)| *index != sealing).map(|(_, key)| key);
+        ring(self.keys.iter().skip(sealing).take(1).chain(others))
+    }
+
+    /// Returns the next time at which another key seals, if there is one.
+    #[must_use]
+    pub fn next_change(&self, now: UnixSeconds) -> Option<UnixSeconds> {
+        self.keys.iter().map(|key| key.not_before).filter(|not_before| *not_before > now).min()
+    }
+}
+
+fn ring<'a>(keys: impl Iterator<Item = &'a ScheduledKey>) -> KeyRing {
+    let keys: Vec<Key> = keys.map(|key| key.key.clone()).collect();
+    KeyRing::new(&keys).expect("a schedule has 1 to 3 keys")
 }
 
 /// The reason why a text holds no valid private keys.

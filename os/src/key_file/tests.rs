@@ -117,3 +117,20 @@ fn pipe_is_refused_without_blocking() {
         assert!(read_key_file(path).err().unwrap().to_string().contains("is not a regular file"));
     }
 }
+
+#[test]
+fn key_seals_from_its_time_on_and_is_accepted_before() {
+    let text = format!("{} id=new not-before=2000\n{} id=old not-before=1000\n", hex("22"), hex("11"));
+    let schedule = parse_key_schedule(&text).unwrap();
+    let first = |now| schedule.at(UnixSeconds(now))[0].expose()[0];
+    assert_eq!([0, 999, 1000, 1999, 2000].map(first), [0x11, 0x11, 0x11, 0x11, 0x22]);
+    assert_eq!(schedule.at(UnixSeconds(0)).len(), 2);
+    assert_eq!((schedule.all()[0].expose()[0], schedule.all().len()), (0x22, 2));
+    assert_eq!(schedule.next_change(UnixSeconds(1500)), Some(UnixSeconds(2000)));
+    assert_eq!(schedule.next_change(UnixSeconds(2000)), None);
+    assert_eq!(schedule.keys()[1].id(), Some("old"));
+    for wrong in ["id=", "not-before=", "not-before=x", "not-before=-1", "after=1", "x"] {
+        let wrong = parse_key_schedule(&format!("{} {wrong}", hex("11"))).err();
+        assert_eq!(wrong, Some(KeyTextError::NotAKey { line: 1 }));
+    }
+}

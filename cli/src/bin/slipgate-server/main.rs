@@ -58,6 +58,10 @@ fn run() -> Result<(), Failure> {
     // Must precede the first log line: a supervisor that sees the line may send a signal at once.
     let signals =
         Signals::listen().map_err(|error| Failure::run_time(format!("cannot register signal handlers: {error}")))?;
+    if let Some(path) = settings.keys.file() {
+        let watched = signals.reload_on_change(path);
+        watched.map_err(|error| Failure::run_time(format!("the key file cannot be watched: {error}")))?;
+    }
     // Dropped last: the error of a failed start is written after the log's lines.
     let _flush = log::start(settings.log)?;
     core_dumps::log(core_dumps);

@@ -2,12 +2,19 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
-use slipgate_cli::{Failure, descriptors};
+use slipgate_cli::{Failure, descriptors, file_watch};
+use slipgate_netcode::time::UnixSeconds;
 use slipgate_os::listen::ListenError;
 use slipgate_token_issuer::http::{self, Games, TokenService};
+use slipgate_token_issuer::wall_clock;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::Builder;
+use tokio::sync::Notify;
+use tokio::time::sleep;
 use tracing::{info, warn};
 
 use crate::registry;
@@ -62,6 +69,8 @@ async fn serve(settings: Settings, sources: &Sources, connections: usize) -> Res
         .map_err(|error| Failure::run_time(format!("cannot register signal handlers: {error}")))?;
     let registry = registry::open(&settings.fixed)?;
     let servers = settings.server_count();
+    let changed = watch(&settings.files)?;
+    let mut next_key = settings.next_key;
     let fixed = settings.fixed;
     let refused = |error| Failure::run_time(ListenError::new(fixed.bind, error).to_string());
     let listener = listen(fixed.bind).map_err(refused)?;
@@ -80,8 +89,14 @@ async fn serve(settings: Settings, sources: &Sources, connections: usize) -> Res
         tokio::select! {
             _ = &mut serving => return Ok(()),
             signal = signals.next() => match signal {
-                Signal::Reload => reload(&service, sources, &fixed),
+                Signal::Reload => next_key = reload("SIGHUP", &service, sources, &fixed).unwrap_or(next_key),
                 Signal::Stop => break,
+            },
+            () = changed.notified() => {
+                next_key = reload("a file has changed", &service, sources, &fixed).unwrap_or(next_key);
+            }
+            () = wait_until(next_key) => {
+                next_key = reload("a new key seals", &service, sources, &fixed).unwrap_or(None);
             }
         }
     }
@@ -117,25 +132,49 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(BACKLOG)
 }
 
+/// Watches the files of a reload.
+fn watch(files: &[PathBuf]) -> Result<Arc<Notify>, Failure> {
+    let changed = Arc::new(Notify::new());
+    let notify = Arc::clone(&changed);
+    let watched = file_watch::watch(files.to_vec(), move || notify.notify_one());
+    watched.map_err(|error| Failure::run_time(format!("the files cannot be watched: {error}")))?;
+    Ok(changed)
+}
+
+/// Waits until this time of the wall clock, which may be stepped meanwhile.
+async fn wait_until(time: Option<UnixSeconds>) {
+    let Some(time) = time else { return std::future::pending().await };
+    while UnixSeconds::from(wall_clock()) < time {
+        sleep(Duration::from_millis(200)).await;
+    }
+}
+
 /// Reads the key file and the configuration file again. Keeps the current settings, and logs why, if they are wrong.
-fn reload(service: &TokenService, sources: &Sources, running: &RestartSettings) {
+/// Returns when another key seals.
+fn reload(
+    cause: &str,
+    service: &TokenService,
+    sources: &Sources,
+    running: &RestartSettings,
+) -> Option<Option<UnixSeconds>> {
     let settings = match sources.gather() {
         Ok(settings) => settings,
         Err(error) => {
-            warn!(%error, "SIGHUP: the settings are wrong; keeping the current keys and settings");
-            return;
+            warn!(%error, "{cause}: the settings are wrong; keeping the current keys and settings");
+            return None;
         }
     };
     let (keys, api_keys, servers) = (settings.private_keys, settings.api_keys.count(), settings.server_count());
     service.replace(settings.games, settings.api_keys);
     match settings.keys.file() {
-        Some(path) => info!(path = %path.display(), keys, api_keys, servers, "SIGHUP: the keys were read again"),
-        None => info!(api_keys, servers, "SIGHUP: the API keys were read again; private keys of the environment stay"),
+        Some(path) => info!(path = %path.display(), keys, api_keys, servers, "{cause}: the keys were read again"),
+        None => info!(api_keys, servers, "{cause}: the API keys were read again; private keys of the environment stay"),
     }
     if settings.fixed != *running {
         warn!(
-            "SIGHUP: listening address, registry, host names, connection limits, tokens per minute and log format \
+            "{cause}: listening address, registry, host names, connection limits, tokens per minute and log format \
              change at a restart only"
         );
     }
+    Some(settings.next_key)
 }

@@ -8,10 +8,11 @@ use slipgate_cli::keys::KeySource;
 use slipgate_cli::log::LogSettings;
 use slipgate_cli::values::ProtocolId;
 use slipgate_cli::{Failure, first_non_empty};
+use slipgate_netcode::time::UnixSeconds;
 use slipgate_token_issuer::callers::ApiKeys;
 use slipgate_token_issuer::http::{Games, HttpLimits};
 use slipgate_token_issuer::registry::RegistryName;
-use slipgate_token_issuer::{Issuer, KeyRing, Limits};
+use slipgate_token_issuer::{Issuer, KeyRing, Limits, wall_clock};
 
 use crate::api_keys;
 use crate::config_file::ConfigFile;
@@ -29,6 +30,10 @@ pub(crate) struct Settings {
     pub(crate) keys: KeySource,
     /// The number of private keys of the first game.
     pub(crate) private_keys: usize,
+    /// When another key seals.
+    pub(crate) next_key: Option<UnixSeconds>,
+    /// The files that a reload reads.
+    pub(crate) files: Vec<PathBuf>,
 }
 
 /// The settings that only a restart changes.
@@ -69,8 +74,11 @@ impl Settings {
         let digests = first_non_empty(flags.api_key_digests, file.api_key_digests.into());
         let api_keys = api_keys::read(&digests, file.api_keys)?;
         let keys = KeySource::choose(matches, flags.key_file, file.key_file)?;
-        let ring = keys.read()?;
+        let now = UnixSeconds::from(wall_clock());
+        let schedule = keys.read_schedule()?;
+        let (ring, mut next_key) = (schedule.at(now), schedule.next_change(now));
         let private_keys = ring.len();
+        let mut files: Vec<PathBuf> = keys.file().into_iter().chain(flags.config.as_deref()).map(Into::into).collect();
         let log = LogSettings {
             format: flags.log.or(file.log).unwrap_or_default(),
             level: flags.log_level.or(file.log_level),
@@ -79,8 +87,10 @@ impl Settings {
         let (servers, has_registry) = (first_non_empty(flags.servers, file.servers), registry.is_some());
         let mut issuers = vec![issuer(protocol_id, ring, servers, &limits, has_registry)?];
         for game in file.games {
-            let ring = KeySource::File(game.key_file).read()?;
-            issuers.push(issuer(game.protocol_id, ring, game.servers, &limits, has_registry)?);
+            files.push(game.key_file.clone());
+            let schedule = KeySource::File(game.key_file).read_schedule()?;
+            next_key = next_key.into_iter().chain(schedule.next_change(now)).min();
+            issuers.push(issuer(game.protocol_id, schedule.at(now), game.servers, &limits, has_registry)?);
         }
         let games = Games::new(issuers).map_err(|error| Failure::usage(error.to_string()))?;
         let name = flags.registry_name.or(file.registry_name).unwrap_or_else(|| "default".to_owned());
@@ -93,7 +103,7 @@ impl Settings {
             registry_password_file: flags.registry_password_file.or(file.registry_password_file),
             hosts: first_non_empty(flags.hosts, file.hosts),
         };
-        Ok(Self { fixed, games, api_keys, keys, private_keys })
+        Ok(Self { fixed, games, api_keys, keys, private_keys, next_key, files })
     }
 
     /// Returns the number of addresses and networks in the allow-lists of all games.

@@ -8,6 +8,7 @@ mod conditioner;
 mod demo;
 mod doctor;
 mod keygen;
+mod keys;
 mod lab;
 mod load;
 mod secret_file;
@@ -50,6 +51,9 @@ enum Command {
     /// Connect thousands of clients to an echo server and measure the echoes
     #[command(after_help = load::AFTER_HELP)]
     Load(load::LoadFlags),
+    /// Rotate private keys, and list their ids
+    #[command(subcommand)]
+    Keys(keys::KeysCommand),
     /// Mint and inspect connect tokens
     #[command(subcommand)]
     Token(token::TokenCommand),
@@ -70,6 +74,7 @@ fn main() -> ExitCode {
         Command::Keygen(flags) => keygen::run(&flags),
         Command::Lab(command) => lab::run(&command),
         Command::Load(flags) => load::run(&flags),
+        Command::Keys(command) => keys::run(&command),
         Command::Token(command) => token::run(&command),
         Command::Top(flags) => top::run(&flags),
     };

@@ -1,0 +1,112 @@
+//! `slipgate keys`: rotates the private keys in a file that issuer and servers read again by themselves.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use slipgate_cli::Failure;
+use slipgate_cli::output::print_line;
+use slipgate_cli::values::Span;
+use slipgate_netcode::crypto::key::{Key, MAX_PRIVATE_KEYS};
+use slipgate_netcode::time::UnixSeconds;
+use slipgate_token_issuer::key_file::{KeySchedule, ScheduledKey, read_key_schedule};
+use slipgate_token_issuer::wall_clock;
+use zeroize::Zeroizing;
+
+use crate::keygen::entropy;
+use crate::secret_file::{self, Existing};
+
+/// Rotate private keys.
+#[derive(Subcommand)]
+pub(crate) enum KeysCommand {
+    /// Add a new key on top, with which issuers seal after a delay; drop the oldest keys
+    Rotate(RotateFlags),
+    /// List the ids and times of the keys, without the keys
+    List(ListFlags),
+}
+
+#[derive(Args)]
+pub(crate) struct RotateFlags {
+    /// The key file
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// When issuers begin to seal with the new key: all servers must have the new file by then
+    #[arg(long = "in", value_name = "TIME", default_value = "1m")]
+    delay: Span,
+
+    /// The number of keys that stay in the file, with the new one. A token of a dropped key is refused
+    #[arg(long, value_name = "COUNT", default_value_t = MAX_PRIVATE_KEYS, value_parser = parse_keep)]
+    keep: usize,
+
+    /// The id of the new key, for people [default: its time]
+    #[arg(long, value_name = "ID")]
+    id: Option<String>,
+}
+
+#[derive(Args)]
+pub(crate) struct ListFlags {
+    /// The key file
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
+fn parse_keep(text: &str) -> Result<usize, String> {
+    let keep = text.parse().ok().filter(|keep| (1..=MAX_PRIVATE_KEYS).contains(keep));
+    keep.ok_or_else(|| format!("a file has 1 to {MAX_PRIVATE_KEYS} keys"))
+}
+
+pub(crate) fn run(command: &KeysCommand) -> Result<(), Failure> {
+    match command {
+        KeysCommand::Rotate(flags) => rotate(flags),
+        KeysCommand::List(flags) => list(flags),
+    }
+}
+
+fn read(file: &Path) -> Result<KeySchedule, Failure> {
+    read_key_schedule(file).map_err(|error| Failure::run_time(error.to_string()))
+}
+
+fn rotate(flags: &RotateFlags) -> Result<(), Failure> {
+    let old = read(&flags.file)?;
+    let not_before = UnixSeconds(UnixSeconds::from(wall_clock()).0.saturating_add(flags.delay.0.as_secs()));
+    let id = flags.id.clone().unwrap_or_else(|| not_before.0.to_string());
+    let is_id = (1..=64).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic() && byte != b',');
+    if !is_id {
+        return Err(Failure::usage("an id has 1 to 64 visible ASCII characters and no comma"));
+    }
+    let new = ScheduledKey::new(Key::random(&mut entropy()?), id.clone(), not_before);
+    let keys: Vec<_> = std::iter::once(&new).chain(old.keys()).take(flags.keep).collect();
+    secret_file::write(&flags.file, text(&keys).as_bytes(), Existing::Replace)?;
+    let (count, path) = (keys.len(), flags.file.display());
+    print_line(&format!("wrote {count} private key(s) to {path}; issuers seal with `{id}` from {} on", not_before.0));
+    Ok(())
+}
+
+fn list(flags: &ListFlags) -> Result<(), Failure> {
+    let (schedule, now) = (read(&flags.file)?, UnixSeconds::from(wall_clock()));
+    let sealing = schedule.keys().iter().position(|key| key.not_before() <= now);
+    for (index, key) in schedule.keys().iter().enumerate() {
+        let id = key.id().unwrap_or("-");
+        let state = match sealing {
+            Some(sealing) if index == sealing => "seals",
+            Some(sealing) if index > sealing => "accepted",
+            _ => "accepted, seals later",
+        };
+        print_line(&format!("{id} not-before={} {state}", key.not_before().0));
+    }
+    Ok(())
+}
+
+fn text(keys: &[&ScheduledKey]) -> Zeroizing<String> {
+    let mut text = Zeroizing::new(String::with_capacity(1024));
+    text.push_str("# Slipgate private keys, newest first. Shared by token issuer and game servers; secret.\n");
+    for key in keys {
+        let digits = Zeroizing::new(hex::encode(key.key().expose()));
+        text.push_str(&digits);
+        if let Some(id) = key.id() {
+            text.push_str(&format!(" id={id}"));
+        }
+        text.push_str(&format!(" not-before={}\n", key.not_before().0));
+    }
+    text
+}

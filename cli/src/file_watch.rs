@@ -1,0 +1,44 @@
+//! Notices files that were replaced or written, for reloads without a signal.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+use std::{fs, io, thread};
+
+/// The interval in which the files are looked at.
+const INTERVAL: Duration = Duration::from_secs(1);
+
+/// What changes with a file's content: its time, its size and, on Unix, its number.
+type Version = (Option<SystemTime>, u64, u64);
+
+/// Starts a thread that calls `on_change` after each change of one of these files. A file that is absent has not
+/// changed until it is there again. A disk that hangs stops this thread alone.
+///
+/// # Errors
+/// Returns the system's error if the thread cannot be started.
+pub fn watch(paths: Vec<PathBuf>, on_change: impl Fn() + Send + 'static) -> io::Result<()> {
+    let mut known: Vec<_> = paths.iter().map(|path| version(path)).collect();
+    let watch = move || {
+        loop {
+            thread::sleep(INTERVAL);
+            let mut has_changed = false;
+            for (path, known) in paths.iter().zip(&mut known) {
+                let present = version(path);
+                has_changed |= present.is_some() && present != *known;
+                *known = present.or(*known);
+            }
+            if has_changed {
+                on_change();
+            }
+        }
+    };
+    thread::Builder::new().name("file-watch".to_owned()).spawn(watch).map(drop)
+}
+
+fn version(path: &Path) -> Option<Version> {
+    let metadata = fs::metadata(path).ok()?;
+    #[cfg(unix)]
+    let number = std::os::unix::fs::MetadataExt::ino(&metadata);
+    #[cfg(not(unix))]
+    let number = 0;
+    Some((metadata.modified().ok(), metadata.len(), number))
+}
