@@ -11,6 +11,8 @@ mod issuer;
 mod process;
 #[cfg(unix)]
 mod pseudo_terminal;
+#[cfg(unix)]
+mod rotation;
 #[path = "../../../tests/src/scale.rs"]
 #[allow(unreachable_pub, reason = "the file is a module of the test library")]
 mod scale;
