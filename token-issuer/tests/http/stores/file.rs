@@ -87,7 +87,7 @@ async fn file_gives_out_each_slot_once() {
             tokio::time::sleep(std::time::Duration::from_secs(1)).await;
         }
     });
-    assert_eq!(reserve_all(vec![registry], 64).await, 1_000);
+    assert_eq!(reserve_all(vec![registry], 64, 0).await, 1_000);
     beats.abort();
 }
 

@@ -111,14 +111,17 @@ async fn four_issuers_give_out_exactly_20_000_slots() {
         }
     };
     beat().await;
-    let all = registries.iter().map(|registry| Arc::clone(registry) as Arc<dyn Registry>).collect();
-    let mut reserving = tokio::spawn(reserve_all(all, 16));
-    let reserved = loop {
+    let all = || registries.iter().map(|registry| Arc::clone(registry) as Arc<dyn Registry>).collect();
+    let mut reserving = tokio::spawn(reserve_all(all(), 16, 0));
+    let mut reserved = loop {
         tokio::select! {
             reserved = &mut reserving => break reserved.unwrap(),
             () = sleep(Duration::from_millis(700)) => beat().await,
         }
     };
+    // On a busy machine heartbeats were late, and slots of servers that counted as dead are left.
+    beat().await;
+    reserved += reserve_all(all(), 1, 1 << 48).await;
     assert_eq!(reserved, 20_000);
     let listed = registries[1].servers().await.unwrap();
     assert!(listed.iter().all(|server| server.reserved_slots == 500), "{listed:?}");

@@ -95,15 +95,16 @@ pub(crate) async fn check_dead_servers(registry: &dyn Registry) {
     assert_eq!(registry.reserve(request(9)).await, Err(RegistryError::NoFreeSlots));
 }
 
-/// Reserves with many tasks on each of these stores at once until nothing is free. Returns the number of reservations.
-pub(crate) async fn reserve_all(registries: Vec<Arc<dyn Registry>>, tasks: u64) -> u64 {
+/// Reserves with many tasks on each of these stores at once until nothing is free, for client ids from `first_id` on.
+/// Returns the number of reservations.
+pub(crate) async fn reserve_all(registries: Vec<Arc<dyn Registry>>, tasks: u64, first_id: u64) -> u64 {
     let mut workers = tokio::task::JoinSet::new();
     for (registry, number) in registries.into_iter().zip(0_u64..) {
         for task in 0..tasks {
             let registry = Arc::clone(&registry);
             workers.spawn(async move {
                 let mut reserved = 0_u64;
-                let first = (number * tasks + task) << 32;
+                let first = first_id + ((number * tasks + task) << 32);
                 while reserved < 1 << 32 {
                     match registry.reserve(request(first + reserved)).await {
                         Ok(servers) => reserved += servers.len() as u64,
@@ -131,5 +132,5 @@ async fn memory_gives_out_each_slot_once() {
     for number in 0..10 {
         registry.register(heartbeat(&server(&format!("s{number}"), 1_000))).await.unwrap();
     }
-    assert_eq!(reserve_all(vec![registry], 8).await, 10_000);
+    assert_eq!(reserve_all(vec![registry], 8, 0).await, 10_000);
 }
