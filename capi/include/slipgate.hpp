@@ -126,6 +126,9 @@ public:
         handle_.reset(client);
     }
 
+    // Takes a client of slipgate_client_new, where exceptions are off.
+    explicit Client(slipgate_client* client) : handle_(client) {}
+
     std::int32_t connect(const std::uint8_t* token, std::size_t length) {
         return slipgate_client_connect(get(), token, length);
     }

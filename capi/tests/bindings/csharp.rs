@@ -27,7 +27,7 @@ pub(crate) fn mono(program: PathBuf) -> Command {
 
 #[test]
 fn ten_thousand_messages_make_no_garbage() {
-    let Some(program) = compile(folder().join("../bindings/csharp/EveryMethod.cs")) else { return };
+    let Some(program) = compile(folder().join("../bindings/csharp/Tests~/EveryMethod.cs")) else { return };
     assert_eq!(run(&mut mono(program)), "garbage: 0 bytes, 0 collections\nok\n");
 }
 

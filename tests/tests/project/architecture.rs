@@ -43,8 +43,8 @@ pub(crate) const CRATES: &[(&str, &[&str])] = &[
     ("tools/bench", &["netcode", "session", "os", "udp", "server"]),
 ];
 
-/// Members of the workspace that hold tests only, which may use each crate.
-const TEST_CRATES: &[&str] = &["tests"];
+/// Members of the workspace that hold tests or tools of the build only, which may use each crate.
+const TEST_CRATES: &[&str] = &["tests", "tools/xtask"];
 
 /// The modules at the root of the two core crates, from the ground up, and which modules each one may use.
 const MODULES: &[(&str, &str, &[&str])] = &[

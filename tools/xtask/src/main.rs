@@ -1,0 +1,137 @@
+//! Installs and archives `libslipgate` with its headers: `cargo xtask install-c` and `cargo xtask archive-c`.
+
+#![forbid(unsafe_code)]
+#![allow(clippy::print_stdout, reason = "a program for developers")]
+
+mod install;
+
+use std::error::Error;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use clap::{Args, Parser};
+
+/// Prepares releases of libslipgate.
+#[derive(Parser)]
+enum Xtask {
+    /// Builds the library and installs it with headers, a pkg-config file and a CMake package.
+    InstallC {
+        /// The folder that programs will find it in.
+        #[arg(long, default_value = "/usr/local")]
+        prefix: PathBuf,
+        /// A folder before the prefix, for packages.
+        #[arg(long)]
+        destdir: Option<PathBuf>,
+        #[command(flatten)]
+        build: Build,
+    },
+    /// Builds the library and writes an archive with headers, licences and a checksum.
+    ArchiveC {
+        /// The folder for the archive.
+        #[arg(long, default_value = "target/archives")]
+        out: PathBuf,
+        #[command(flatten)]
+        build: Build,
+    },
+}
+
+/// How the library is built.
+#[derive(Args)]
+struct Build {
+    /// The target, such as `x86_64-pc-windows-gnu`; this machine's by default.
+    #[arg(long)]
+    target: Option<String>,
+    /// The cargo profile.
+    #[arg(long, default_value = "release-small")]
+    profile: String,
+    /// Builds the client only.
+    #[arg(long)]
+    client_only: bool,
+}
+
+impl Build {
+    fn is_windows(&self) -> bool {
+        self.target.as_ref().map_or(cfg!(windows), |target| target.contains("windows"))
+    }
+
+    /// Builds the library, and returns the folder in which it lies.
+    fn run(&self) -> Result<PathBuf, Box<dyn Error>> {
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        cargo.args(["build", "--locked", "-p", "slipgate-c", "--example", "slipgate", "--profile", &self.profile]);
+        cargo.current_dir(root());
+        let target_dir = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+        let mut folder = target_dir;
+        if let Some(target) = &self.target {
+            cargo.args(["--target", target]);
+            folder.push(target);
+        }
+        if self.client_only {
+            cargo.args(["--no-default-features", "--features", "client"]);
+        }
+        call(&mut cargo)?;
+        // Cargo's profile `dev` has a folder of another name.
+        folder.push(if self.profile == "dev" { "debug" } else { &self.profile });
+        Ok(folder.join("examples"))
+    }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Runs a command to its end.
+fn call(command: &mut Command) -> Result<(), Box<dyn Error>> {
+    if command.status()?.success() { Ok(()) } else { Err(format!("failed: {command:?}").into()) }
+}
+
+/// Copies a file, and creates the folders above it.
+fn copy(from: &Path, to: &Path) -> Result<(), Box<dyn Error>> {
+    if let Some(folder) = to.parent() {
+        fs::create_dir_all(folder)?;
+    }
+    fs::copy(from, to).map_err(|error| format!("{}: {error}", from.display()))?;
+    println!("{}", to.display());
+    Ok(())
+}
+
+fn archive(out: &Path, build: &Build) -> Result<(), Box<dyn Error>> {
+    let built = build.run()?;
+    let target = build.target.clone().unwrap_or_else(|| format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS));
+    let name = format!("libslipgate-{}-{target}", env!("CARGO_PKG_VERSION"));
+    let stage = out.join(&name);
+    let _ = fs::remove_dir_all(&stage);
+    // The files of pkg-config and CMake find everything relative to themselves, so an archive may be unpacked anywhere.
+    install::install(&built, Path::new("/"), &stage, build.is_windows())?;
+    for file in ["LICENSE-MIT", "LICENSE-APACHE", "CHANGELOG.md"] {
+        copy(&root().join(file), &stage.join(file))?;
+    }
+    let file = format!("{name}.tar.gz");
+    call(
+        Command::new("tar")
+            .current_dir(out)
+            .args(["--sort=name", "--owner=0", "--group=0", "--mtime=@0", "-czf"])
+            .arg(&file)
+            .arg(&name),
+    )?;
+    let sum = Command::new("sha256sum").current_dir(out).arg(&file).output()?;
+    fs::write(out.join(format!("{file}.sha256")), sum.stdout)?;
+    println!("{}", out.join(file).display());
+    Ok(())
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    match Xtask::parse() {
+        Xtask::InstallC { prefix, destdir, build } => {
+            let built = build.run()?;
+            // A prefix is absolute, so it must not replace the folder before it.
+            let inside = prefix.strip_prefix("/").unwrap_or(&prefix);
+            let folder = destdir.map_or_else(|| prefix.clone(), |destdir| destdir.join(inside));
+            install::install(&built, &prefix, &folder, build.is_windows())
+        }
+        Xtask::ArchiveC { out, build } => {
+            fs::create_dir_all(&out)?;
+            archive(&out, &build)
+        }
+    }
+}
