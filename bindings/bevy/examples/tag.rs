@@ -1,5 +1,5 @@
-//! A client of the game of tag as a Bevy app, see `tag_server.rs` of the project: each player is an entity. In a terminal
-//! it draws the grid.
+//! A client of the game of tag as a Bevy app, see `tag_server.rs` of the project: each player is an entity. It draws
+//! the grid in a terminal.
 //!
 //! ```console
 //! $ cargo run --example tag -- 127.0.0.1:40000 6 Faye
@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bevy_app::{App, AppExit, ScheduleRunnerPlugin, Update};
 use bevy_ecs::prelude::*;
-use bevy_slipgate::{ClientEnded, ReceivedMessage, SlipgateClient, SlipgateClientPlugin, client_connected};
+use bevy_slipgate::{ClientEnded, ServerMessage, SlipgateClient, SlipgateClientPlugin, client_connected};
 use serde::{Deserialize, Serialize};
 use slipgate::client::{Client, ConnectToken, decode};
 use slipgate::{Channel, ChannelId, Layout, Traffic};
@@ -89,7 +89,7 @@ fn mint(address: &str, id: u64, name: &str) -> Result<ConnectToken, Box<dyn Erro
 /// Moves the entities of the players to where the newest state has them.
 fn read_messages(
     mut commands: Commands,
-    mut messages: MessageReader<ReceivedMessage>,
+    mut messages: MessageReader<ServerMessage>,
     mut roles: ResMut<Roles>,
     mut players: Query<(Entity, &PlayerId, &mut Field)>,
 ) {

@@ -22,7 +22,7 @@ pub struct SlipgateClient {
 
 /// A message of a channel, copied by the plugin.
 #[derive(Message, Clone, PartialEq, Eq, Debug)]
-pub struct ReceivedMessage {
+pub struct ServerMessage {
     /// The channel.
     pub channel: ChannelId,
     /// 0 bytes to the channel's `max_message_bytes`.
@@ -62,7 +62,7 @@ impl SlipgateClient {
         self.client().connect(token, now)
     }
 
-    /// Returns the next event of this turn, whose bytes are lent until the next one.
+    /// Returns the next event of this turn. Its bytes are lent until the next one.
     pub fn next_event(&mut self) -> Option<Event<'_>> {
         let (client, inbox) = self.parts();
         inbox.next(client)
@@ -90,7 +90,7 @@ impl SlipgateClient {
 /// Runs the turn of a [`SlipgateClient`], which a game may insert and remove at any time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SlipgateClientPlugin {
-    /// Whether the plugin takes all events itself, and copies the messages of channels into [`ReceivedMessage`]s and
+    /// Whether the plugin takes all events itself, and copies the messages of channels into [`ServerMessage`]s and
     /// the end into [`ClientEnded`]. Other events are dropped. Otherwise the game calls
     /// [`SlipgateClient::next_event`].
     pub copy_messages: bool,
@@ -98,7 +98,7 @@ pub struct SlipgateClientPlugin {
 
 impl Plugin for SlipgateClientPlugin {
     fn build(&self, app: &mut App) {
-        app.add_message::<ReceivedMessage>().add_message::<ClientEnded>();
+        app.add_message::<ServerMessage>().add_message::<ClientEnded>();
         let exists = resource_exists::<SlipgateClient>;
         app.add_systems(PreUpdate, begin_turn.in_set(SlipgateSystems::Receive).run_if(exists));
         app.add_systems(PostUpdate, end_turn.in_set(SlipgateSystems::Send).run_if(exists));
@@ -119,13 +119,13 @@ fn end_turn(mut client: ResMut<SlipgateClient>) {
 
 fn copy_messages(
     mut client: ResMut<SlipgateClient>,
-    mut messages: MessageWriter<ReceivedMessage>,
+    mut messages: MessageWriter<ServerMessage>,
     mut ended: MessageWriter<ClientEnded>,
 ) {
     while let Some(event) = client.next_event() {
         match event {
             Event::Message { channel, bytes, .. } => {
-                messages.write(ReceivedMessage { channel, bytes: bytes.to_vec() });
+                messages.write(ServerMessage { channel, bytes: bytes.to_vec() });
             }
             Event::Ended { reason } => {
                 ended.write(ClientEnded { reason });
@@ -135,17 +135,17 @@ fn copy_messages(
     }
 }
 
-/// Is true while the client is connected: a run condition.
+/// Returns whether the client is connected: a run condition.
 pub fn client_connected(client: Option<Res<SlipgateClient>>) -> bool {
     client.is_some_and(|client| client.state.is_connected())
 }
 
-/// Is true in the frame after the client has connected: a run condition.
+/// Returns whether the client has connected in the last frame: a run condition.
 pub fn client_just_connected(client: Option<Res<SlipgateClient>>) -> bool {
     client.is_some_and(|client| client.state.is_connected() && !client.state_before.is_connected())
 }
 
-/// Is true in the frame after the connection or the attempt has ended: a run condition.
+/// Returns whether the connection or the attempt has ended in the last frame: a run condition.
 pub fn client_just_ended(client: Option<Res<SlipgateClient>>) -> bool {
     client.is_some_and(|client| !client.state.is_active() && client.state_before.is_active())
 }

@@ -2,7 +2,7 @@
 //!
 //! A plugin begins the turn first in `PreUpdate` and ends it last in `PostUpdate`. A game takes events in between, from
 //! the resource [`SlipgateClient`] or [`SlipgateServer`], without a copy. It may instead let the plugin copy the
-//! messages of channels into Bevy's own: [`ReceivedMessage`].
+//! messages of channels into Bevy's own: [`ServerMessage`].
 //!
 //! # Examples
 //! ```no_run

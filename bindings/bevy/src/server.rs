@@ -63,7 +63,7 @@ impl SlipgateServer {
         &mut self.parts().0
     }
 
-    /// Returns the next event of this turn, whose bytes are lent until the next one.
+    /// Returns the next event of this turn. Its bytes are lent until the next one.
     pub fn next_event(&mut self) -> Option<Event<'_>> {
         let (server, inbox) = self.parts();
         inbox.next(server)
@@ -122,7 +122,7 @@ fn copy_messages(
     }
 }
 
-/// Is true while the program runs a server: a run condition.
+/// Returns whether the program runs a server: a run condition.
 pub fn server_running(server: Option<Res<SlipgateServer>>) -> bool {
     server.is_some()
 }

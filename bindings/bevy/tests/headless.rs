@@ -89,7 +89,7 @@ fn read_lent(mut client: ResMut<SlipgateClient>, mut seen: ResMut<Seen>) {
 }
 
 fn read_copies(
-    mut messages: MessageReader<ReceivedMessage>,
+    mut messages: MessageReader<ServerMessage>,
     mut ends: MessageReader<ClientEnded>,
     mut seen: ResMut<Seen>,
 ) {

@@ -39,7 +39,7 @@ impl SlipgateClient {
     fn connected();
     #[signal]
     fn message(channel: i64, bytes: PackedByteArray);
-    /// The reason is a sentence for the player.
+    // The reason is a sentence for the player.
     #[signal]
     fn ended(reason: GString);
 
