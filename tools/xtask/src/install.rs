@@ -10,7 +10,7 @@ use crate::{call, copy, root};
 /// The version of the ABI, `SLIPGATE_ABI` of the header; a test of the C interface compares it.
 const ABI: u32 = 1;
 
-/// What static programs link beside the library, as `rustc --print native-static-libs` says.
+/// The libraries that static programs link beside ours, as `rustc --print native-static-libs` says.
 const UNIX_LIBRARIES: &str = "-lgcc_s -lutil -lrt -lpthread -lm -ldl -lc";
 const WINDOWS_LIBRARIES: &str = "-lws2_32 -lntdll -luserenv -lbcrypt -ladvapi32 -lkernel32 -ldbghelp";
 
