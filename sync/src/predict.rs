@@ -68,7 +68,7 @@ enum OrderStage {
 ///     }
 ///     world
 /// };
-/// (101..=105).for_each(|tick| predictor.push(tick, 1));
+/// assert!((101..=105).all(|tick| predictor.push(tick, 1)));
 /// assert_eq!(frame(&mut predictor, 0), 5);
 /// // The server had 12 at tick 102, not 2.
 /// assert!(predictor.correct(102));

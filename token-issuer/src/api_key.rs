@@ -13,6 +13,7 @@ use core::str::FromStr;
 
 use rand::CryptoRng;
 use slipgate_netcode::crypto::digest::DigestKey;
+#[cfg(any(feature = "http", test))]
 use subtle::{Choice, ConstantTimeEq};
 use zeroize::Zeroizing;
 
@@ -71,6 +72,7 @@ impl ApiKeyDigest {
         Self { salt: [0; SALT_BYTES], digest: [0; DIGEST_BYTES] }
     }
 
+    #[cfg(any(feature = "http", test))]
     pub(crate) fn accepts(&self, presented: &[u8]) -> Choice {
         hmac(&self.salt, presented).ct_eq(&self.digest)
     }

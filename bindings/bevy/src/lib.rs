@@ -28,21 +28,26 @@
 //!     Ok(())
 //! }
 //!
-//! fn read_chat(mut client: ResMut<SlipgateClient>) {
-//!     while let Some(event) = client.next_event() {
+//! fn read_chat(mut slipgate: ResMut<SlipgateClient>) {
+//!     while let Some(event) = slipgate.next_event() {
 //!         if let Event::Message { channel: CHAT, bytes, .. } = event {
 //!             println!("{}", String::from_utf8_lossy(bytes));
 //!         }
 //!     }
 //! }
 //!
-//! fn say_hello(mut client: ResMut<SlipgateClient>) {
+//! fn say_hello(mut slipgate: ResMut<SlipgateClient>) {
 //!     // A full queue means that the server is far behind.
-//!     let _ = client.client().send_message(CHAT, b"hello");
+//!     let _ = slipgate.client().send_message(CHAT, b"hello");
 //! }
 //! ```
 
 #![forbid(unsafe_code)]
+
+// The tests compile the example of the guide.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/bevy.md")]
+struct Guide;
 
 #[cfg(feature = "client")]
 mod client;
