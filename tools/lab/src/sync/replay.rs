@@ -6,7 +6,7 @@ use std::sync::Arc;
 use slipgate_sim::Random;
 use slipgate_sync::{Field, ObjectId, ObjectKind, Priorities, Replica, Replicator, Schema, ViewerId};
 
-use super::recording::{BallPose, Recording, STEPS_PER_STATE};
+use super::recording::{CubePose, Recording, STEPS_PER_STATE};
 
 /// States that a message takes to the other end: 50 ms.
 const DELAY_STATES: usize = 1;
@@ -16,6 +16,8 @@ const LOSS_STATES: usize = 3;
 pub const WARM_UP_STATES: usize = 100;
 /// The longest message, in bytes.
 const MESSAGE_BYTES: usize = 1200;
+/// The most messages of a state.
+const MAX_MESSAGES: usize = 16;
 /// Bytes of a state of the thesis's state synchronisation: index, pose and velocities.
 const THESIS_STATE_BYTES: usize = 54;
 /// Bytes of an object in a snapshot of the thesis: position and rotation as floats.
@@ -158,12 +160,12 @@ impl Exchange {
         figures(total, &mut errors, recording.len())
     }
 
-    fn set(&mut self, now: usize, poses: &[BallPose]) {
+    fn set(&mut self, now: usize, poses: &[CubePose]) {
         for (id, pose) in (0..).zip(poses) {
             let mut object = self.replicator.object(ObjectId(id)).expect("it was spawned");
             let position =
                 object.set_vector(0, pose.position).map(|object| object.set_rotation(1, pose.rotation).is_ok());
-            debug_assert_eq!(position, Ok(true), "the fields of a ball");
+            debug_assert_eq!(position, Ok(true), "the fields of a cube");
         }
         self.replicator.commit(((now + 1) * STEPS_PER_STATE) as u32).expect("ticks increase");
     }
@@ -171,6 +173,9 @@ impl Exchange {
     /// Sends messages until the client has everything.
     fn send(&mut self, now: usize, method: SyncMethod) -> Sent {
         let (mut total, mut buf) = (Sent::default(), [0; MESSAGE_BYTES]);
+        if method == SyncMethod::Differences {
+            self.replicator.plan(self.viewer, MAX_MESSAGES, MESSAGE_BYTES);
+        }
         while let Some(message) = self.replicator.write(self.viewer, &mut buf) {
             let is_lost = self.random.fraction() < self.loss;
             let delay = if is_lost { LOSS_STATES } else { DELAY_STATES };
@@ -202,7 +207,7 @@ impl Exchange {
         }
     }
 
-    fn add_errors(&self, truth: &[BallPose], errors: &mut Vec<f32>) {
+    fn add_errors(&self, truth: &[CubePose], errors: &mut Vec<f32>) {
         for (id, pose) in (0..).zip(truth) {
             let object = self.replica.object(ObjectId(id)).filter(|object| object.kind() == self.kind);
             let position = object.and_then(|object| object.vector(0)).unwrap_or_default();
