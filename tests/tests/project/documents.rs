@@ -10,7 +10,7 @@ use slipgate_session::reject::Reject;
 use super::files::{files, root};
 
 const MAX_README_LINES: usize = 200;
-const MAX_CHANGELOG_LINES: usize = 44;
+const MAX_CHANGELOG_LINES: usize = 40;
 
 /// Returns the targets of the links in Markdown text outside of code.
 fn links(text: &str) -> Vec<String> {
