@@ -484,7 +484,7 @@ typedef struct slipgate_server_config {
     // The id of the game. Tokens and packets with another id are refused.
     uint64_t protocol_id;
     // The addresses of the sockets, at most one for IPv4 and one for IPv6, separated by commas:
-    // "0.0.0.0:40000,[::]:40000".
+    // `0.0.0.0:40000,[::]:40000`.
     const char *bind;
     // The addresses of this server in connect tokens, separated by commas. Null for those of the sockets, which must
     // then be real addresses.

@@ -35,7 +35,7 @@ pub struct CServerConfig {
     /// The id of the game. Tokens and packets with another id are refused.
     pub protocol_id: u64,
     /// The addresses of the sockets, at most one for IPv4 and one for IPv6, separated by commas:
-    /// "0.0.0.0:40000,[::]:40000".
+    /// `0.0.0.0:40000,[::]:40000`.
     pub bind: *const c_char,
     /// The addresses of this server in connect tokens, separated by commas. Null for those of the sockets, which must
     /// then be real addresses.
