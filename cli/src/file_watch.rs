@@ -8,7 +8,7 @@ use std::{fs, io, thread};
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// What changes with a file's content: its time, its size and, on Unix, its number.
-type Version = (Option<SystemTime>, u64, u64);
+pub(crate) type Version = (Option<SystemTime>, u64, u64);
 
 /// Starts a thread that calls `on_change` after each change of one of these files. A file that is absent has not
 /// changed until it is there again. A disk that hangs stops this thread alone.
@@ -34,7 +34,8 @@ pub fn watch(paths: Vec<PathBuf>, on_change: impl Fn() + Send + 'static) -> io::
     thread::Builder::new().name("file-watch".to_owned()).spawn(watch).map(drop)
 }
 
-fn version(path: &Path) -> Option<Version> {
+/// Returns the version of a file, or `None` if there is none.
+pub(crate) fn version(path: &Path) -> Option<Version> {
     let metadata = fs::metadata(path).ok()?;
     #[cfg(unix)]
     let number = std::os::unix::fs::MetadataExt::ino(&metadata);

@@ -138,11 +138,11 @@ pub(crate) fn read_keys_again(keys: &KeySource) -> Option<KeyRing> {
     };
     match keys.read() {
         Ok(keys) => {
-            info!(path = %path.display(), keys = keys.len(), "SIGHUP: the key file was read again");
+            info!(path = %path.display(), keys = keys.len(), "the key file was read again");
             Some(keys)
         }
         Err(error) => {
-            warn!(%error, "SIGHUP: the key file is invalid; keeping the current keys");
+            warn!(%error, "the key file is invalid; keeping the current keys");
             None
         }
     }
