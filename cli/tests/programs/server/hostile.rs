@@ -157,7 +157,7 @@ fn json_log_has_one_object_per_line_with_fields() {
     TestClient::fail(TestToken::new(2, bound).with_short_timeout().mint());
     send_junk(100, bound);
     server.signal("-HUP");
-    server.wait_for("SIGHUP");
+    server.wait_for("was read again");
     client.leave();
     let log = server.stop();
     let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
