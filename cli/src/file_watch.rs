@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use std::{fs, io, thread};
 
-/// The interval in which the files are looked at.
-const INTERVAL: Duration = Duration::from_secs(1);
+/// The interval in which the files are looked at. A change is reported at the second look that sees it, so that a file
+/// is not read while it is being written: within a second.
+const INTERVAL: Duration = Duration::from_millis(500);
 
 /// What changes with a file's content: its time, its size and, on Unix, its number.
 pub(crate) type Version = (Option<SystemTime>, u64, u64);
@@ -17,14 +18,18 @@ pub(crate) type Version = (Option<SystemTime>, u64, u64);
 /// Returns the system's error if the thread cannot be started.
 pub fn watch(paths: Vec<PathBuf>, on_change: impl Fn() + Send + 'static) -> io::Result<()> {
     let mut known: Vec<_> = paths.iter().map(|path| version(path)).collect();
+    let mut seen = known.clone();
     let watch = move || {
         loop {
             thread::sleep(INTERVAL);
             let mut has_changed = false;
-            for (path, known) in paths.iter().zip(&mut known) {
+            for (path, (known, seen)) in paths.iter().zip(known.iter_mut().zip(&mut seen)) {
                 let present = version(path);
-                has_changed |= present.is_some() && present != *known;
-                *known = present.or(*known);
+                if present.is_some() && present != *known && present == *seen {
+                    *known = present;
+                    has_changed = true;
+                }
+                *seen = present;
             }
             if has_changed {
                 on_change();

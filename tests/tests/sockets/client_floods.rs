@@ -209,14 +209,14 @@ const CLIENTS: u64 = 12;
 
 #[test]
 fn closed_gaps_of_many_clients_do_not_delay_others() {
-    // Budgets grow with time: on a machine that stalls between the packets, more messages come first.
-    let fewest = (0..5).map(|_| messages_before_an_honest_one()).find(|before| *before < CLIENTS as usize * 1000);
+    let before = (0..20).find_map(|_| messages_before_an_honest_one()).expect("a scene without a stall");
     // Each client has a budget for 650 at once, and 64 beyond it.
-    assert!(fewest.is_some(), "more than 1,000 messages of each client come before it, five times");
+    assert!(before < CLIENTS as usize * 1000, "{before} messages come before it");
 }
 
 /// Returns how many messages of clients that close a gap are delivered before an honest one that arrives behind them.
-fn messages_before_an_honest_one() -> usize {
+/// Returns `None` if the machine stalled meanwhile: budgets grow by 87 messages in a millisecond.
+fn messages_before_an_honest_one() -> Option<usize> {
     let mut scene = Scene::with(FloodMix::GapThenAll, &without_reserve(), ServerConfig::new(PROTOCOL_ID, 32, &[]));
     let (clock, address) = (scene.clock, scene.server.sockets().local_addresses()[0]);
     let others =
@@ -234,6 +234,7 @@ fn messages_before_an_honest_one() -> usize {
         scene.run_for(Duration::from_millis(20));
     }
     assert_eq!((scene.messages.len(), scene.ends.len()), (0, 0), "all wait behind the gaps");
+    let closing = Instant::now();
     scene.hostile.send(1, clock);
     others.iter_mut().for_each(|client| client.send(1, clock));
     // It arrives right behind the packets that close the gaps.
@@ -241,11 +242,12 @@ fn messages_before_an_honest_one() -> usize {
     scene.honest.send_message(ChannelId(UNRELIABLE), b"hello").unwrap();
     scene.honest.end_turn();
     thread::sleep(Duration::from_millis(2));
+    let has_stalled = closing.elapsed() > Duration::from_millis(3);
     scene.run_for(Duration::from_millis(500));
     let before = scene.messages.iter().position(|id| *id == HONEST).expect("the honest message arrived");
     println!("{before} messages come before it");
     assert_eq!(scene.messages.len(), CLIENTS as usize * WINDOW + 1, "each message is delivered once");
-    before
+    (!has_stalled).then_some(before)
 }
 
 #[test]
