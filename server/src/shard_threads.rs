@@ -1,7 +1,7 @@
 //! Threads that run the shards of a server: each gives its shard its turns, and the game on it the events.
 //!
 //! ```text
-//!   ShardThreads ── control ──▶ thread "shard-0": Server, Inbox, ShardApp ── totals, once a tick ──▶ ShardThreads
+//!   ShardThreads ── control ──▶ thread "shard-0": Server, Inbox, ShardApp ── status, once a tick ──▶ ShardThreads
 //!        │     (accept, keys, stop)
 //!        └────────────────────▶ thread "shard-1": …
 //! ```
@@ -113,14 +113,21 @@ struct SharedState {
     panicked: Mutex<Option<AppPanic>>,
 }
 
-/// The counters of one shard, written once a tick.
-type SharedTotals = Arc<Mutex<ServerTotals>>;
+/// What a shard's thread reports once a tick.
+#[derive(Clone, Copy, Default)]
+struct ShardStatus {
+    totals: ServerTotals,
+    /// New clients got no slot in this tick.
+    denies_new_clients: bool,
+}
+
+type SharedStatus = Arc<Mutex<ShardStatus>>;
 
 /// The handle of one shard's thread.
 struct WorkerHandle {
     control: Sender<Control>,
     waker: Waker,
-    totals: SharedTotals,
+    status: SharedStatus,
     thread: JoinHandle<()>,
 }
 
@@ -182,7 +189,7 @@ impl ShardThreads {
         let mut threads = Self { workers: Vec::new(), state: Arc::default() };
         for (mut server, app) in shards {
             let (control, controls) = channel();
-            let (waker, totals, shard) = (server.waker()?, SharedTotals::default(), server.shard_id());
+            let (waker, status, shard) = (server.waker()?, SharedStatus::default(), server.shard_id());
             let mut worker = ShardWorker {
                 app,
                 server,
@@ -190,12 +197,13 @@ impl ShardThreads {
                 controls,
                 clock,
                 pace: Pace::new(clock, tick),
-                totals: Arc::clone(&totals),
+                denies_new_clients: false,
+                status: Arc::clone(&status),
                 state: Arc::clone(&threads.state),
             };
             // If this fails, dropping `threads` stops those that run.
             let thread = thread::Builder::new().name(format!("shard-{shard}")).spawn(move || worker.run(shard))?;
-            threads.workers.push(WorkerHandle { control, waker, totals, thread });
+            threads.workers.push(WorkerHandle { control, waker, status, thread });
         }
         Ok(threads)
     }
@@ -241,20 +249,30 @@ impl ShardThreads {
         !self.state.has_ended.load(Ordering::Relaxed)
     }
 
-    /// Returns the counters of each shard as of its last tick.
+    /// Returns the counters of each shard as of its last tick. A client that has connected since then is missing.
     #[must_use]
     pub fn totals(&self) -> Vec<ServerTotals> {
-        self.workers.iter().map(|worker| *lock(&worker.totals)).collect()
+        self.workers.iter().map(|worker| lock(&worker.status).totals).collect()
+    }
+
+    /// Returns whether no client is left, and none gets a slot any more: each shard has done a tick without clients
+    /// since it executed [`accept_new_clients(false)`](Self::accept_new_clients).
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        self.workers.iter().all(|worker| {
+            let status = lock(&worker.status);
+            status.denies_new_clients && status.totals.connected == 0
+        })
     }
 
     /// Disconnects all clients, waits for the threads, and returns their counters. Each game gets one more turn with
     /// its last events.
     #[must_use]
     pub fn stop(mut self) -> ShardsReport {
-        let totals: Vec<_> = self.workers.iter().map(|worker| Arc::clone(&worker.totals)).collect();
+        let statuses: Vec<_> = self.workers.iter().map(|worker| Arc::clone(&worker.status)).collect();
         self.join();
         let panicked = lock(&self.state.panicked).take();
-        ShardsReport { shards: totals.iter().map(|totals| *lock(totals)).collect(), panicked }
+        ShardsReport { shards: statuses.iter().map(|status| lock(status).totals).collect(), panicked }
     }
 
     fn join(&mut self) {
@@ -280,7 +298,8 @@ struct ShardWorker<A> {
     controls: Receiver<Control>,
     clock: Clock,
     pace: Pace,
-    totals: SharedTotals,
+    denies_new_clients: bool,
+    status: SharedStatus,
     state: Arc<SharedState>,
 }
 
@@ -321,7 +340,7 @@ impl<A: ShardApp> ShardWorker<A> {
         // Disconnects are logged as their events are taken.
         while self.inbox.next(&mut self.server).is_some() {}
         self.server.log_totals();
-        self.publish_totals();
+        self.publish_status();
     }
 
     /// Executes control messages. Returns whether the thread must stop.
@@ -330,6 +349,7 @@ impl<A: ShardApp> ShardWorker<A> {
             match control {
                 Control::AcceptNewClients(accept) => {
                     self.server.accept_new_clients(accept);
+                    self.denies_new_clients = !accept;
                     debug!(accept, "the shard accepts or denies new clients from now on");
                 }
                 Control::SetKeys(keys) => {
@@ -352,11 +372,12 @@ impl<A: ShardApp> ShardWorker<A> {
         }
         self.app.tick(&mut self.server);
         self.server.end_turn();
-        self.publish_totals();
+        self.publish_status();
     }
 
-    fn publish_totals(&self) {
-        *lock(&self.totals) = self.server.totals();
+    fn publish_status(&self) {
+        let (totals, denies_new_clients) = (self.server.totals(), self.denies_new_clients);
+        *lock(&self.status) = ShardStatus { totals, denies_new_clients };
     }
 }
 

@@ -257,6 +257,12 @@ impl ShardedServer {
         self.threads.totals()
     }
 
+    /// Returns whether no client is left, and none gets a slot any more; see [`ShardThreads::is_drained`].
+    #[must_use]
+    pub fn is_drained(&self) -> bool {
+        self.threads.is_drained()
+    }
+
     /// Returns whether all shards are running.
     #[must_use]
     pub fn is_running(&self) -> bool {

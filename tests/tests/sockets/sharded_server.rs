@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use slipgate_client::ClientState;
 use slipgate_server::connection::{BroadcastReport, Remaining};
 use slipgate_server::keys::Key;
-use slipgate_server::sharded::{ShardId, ShardedServer, ShardedServerConfig, ShardedServerError};
+use slipgate_server::sharded::{ShardId, ShardThreads, ShardedServer, ShardedServerConfig, ShardedServerError};
 use slipgate_server::{
     ChannelConfig, ChannelEvent, ChannelId, ClientHandle, Clock, CloseCode, CloseKind, ClosedBy, DeliveryStatus, Event,
-    Kind, Layout, SendError, SendOptions, Server, ServerConfig, Sockets, Traffic, transfer,
+    Inbox, Kind, Layout, SendError, SendOptions, Server, ServerConfig, Sockets, Traffic, transfer,
 };
 use slipgate_session::connection::ConnectionConfig;
 use slipgate_tests::live::{
@@ -141,6 +141,25 @@ fn payloads_and_replies_are_routed_by_the_shard_in_the_handle() {
     until(&mut clients, "all clients learn of the end", |clients| {
         clients.iter().all(|client| client.end() == Some(CloseKind::DisconnectedByServer))
     });
+}
+
+#[test]
+fn client_that_has_just_connected_keeps_shards_undrained() {
+    let (servers, clock, address) = shards(8, &Traffic::Payloads);
+    // The client connects between two ticks.
+    let app = |_| |server: &mut Server, inbox: &mut Inbox| while inbox.next(server).is_some() {};
+    let threads = ShardThreads::start(servers, clock, Duration::from_millis(300), app).unwrap();
+    let mut clients = connecting(address, 0..1);
+    until(&mut clients, "the client connects", |clients| are_in(clients));
+    assert!(!threads.is_drained());
+    threads.accept_new_clients(false);
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_secs(1) {
+        assert!(!threads.is_drained(), "a client is connected, after {:?}", start.elapsed());
+        run_for(&mut clients, TICK);
+    }
+    clients[0].leave();
+    until(&mut clients, "all clients have left", |_| threads.is_drained());
 }
 
 #[test]

@@ -135,6 +135,14 @@ impl RunningShards {
         }
     }
 
+    /// Returns whether no client is left. Counters of the last tick lack a client that has just connected.
+    fn is_drained(&self) -> bool {
+        match self {
+            Self::Echo(threads) => threads.is_drained(),
+            Self::Relay { server, .. } => server.is_drained(),
+        }
+    }
+
     fn connected(&self) -> u32 {
         let totals = match self {
             Self::Echo(threads) => threads.totals(),
@@ -195,7 +203,7 @@ pub(crate) fn serve(
             }
             (Some(_), true) => break,
             (None, false) => {}
-            (Some(until), false) if shards.connected() == 0 || clock.monotonic() >= until => break,
+            (Some(until), false) if shards.is_drained() || clock.monotonic() >= until => break,
             (Some(_), false) => {}
         }
         shards.turn(clock);
