@@ -14,6 +14,7 @@ mod floods;
 mod handshake;
 mod hashing;
 mod hostile_acknowledgements;
+mod hostile_mixes;
 mod hostile_servers;
 mod idle;
 mod interop_netcode_official;
