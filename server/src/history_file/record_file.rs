@@ -87,6 +87,11 @@ pub(super) fn private() -> OpenOptions {
     options
 }
 
+/// Creates a file of this user only. It is an error if the path has any file or link.
+pub(super) fn create_private(path: &Path) -> io::Result<File> {
+    private().create_new(true).open(path)
+}
+
 /// Opens the history file, if there is one.
 pub(super) fn open_existing(path: &Path) -> Result<Option<File>, HistoryFileError> {
     match private().open(path) {
@@ -262,7 +267,7 @@ impl NewFile {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let file = private().create_new(true).open(&path)?;
+        let file = create_private(&path)?;
         Ok(Self { path, file: Some(file) })
     }
 

@@ -218,6 +218,21 @@ fn packets_that_waited_in_the_sleep_do_not_count_as_fresh() {
 }
 
 #[test]
+fn sleep_shows_although_a_turn_handles_no_packet() {
+    let (mut world, server, mut clients) = after_a_sleep(36);
+    // The first turn after the sleep reads as much as it may of junk, and the next one reads the clients' last packets.
+    let now = world.now();
+    world.servers[server].core.tick_with_backlog(now);
+    for (number, client) in clients.iter_mut().enumerate() {
+        world.present(server, stranger(number), &client.keep_alive()).unwrap();
+    }
+    world.run_for(SECOND * 9 / 10);
+    assert_eq!(world.servers[server].disconnects(), []);
+    world.run_for(SECOND / 5);
+    assert_eq!(world.servers[server].disconnects().len(), 3);
+}
+
+#[test]
 fn short_sleep_of_the_server_changes_no_timeout() {
     let mut world = NetcodeWorld::perfect(33);
     let server = world.add_server(4);

@@ -74,6 +74,18 @@ fn link_made_after_the_check_of_its_path_is_not_opened() {
 }
 
 #[test]
+fn file_planted_after_the_removal_of_its_path_is_not_used() {
+    let folder = TestFolder::with_records("late-file", 0);
+    let (planted, link) = (folder.0.join("planted"), folder.0.join("link"));
+    std::fs::write(&planted, "of another user").unwrap();
+    symlink(folder.0.join("elsewhere"), &link).unwrap();
+    for path in [&planted, &link] {
+        assert_eq!(record_file::create_private(path).err().unwrap().kind(), io::ErrorKind::AlreadyExists);
+    }
+    assert!(!folder.0.join("elsewhere").exists());
+}
+
+#[test]
 fn links_to_the_directory_lead_to_one_lock() {
     let folder = TestFolder::with_records("directory-link", 1);
     let other = TestFolder::new("directory-link-other");
