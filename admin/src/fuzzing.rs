@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 
+use axum::Router;
 use slipgate_server::ServerConfig;
 use tokio::runtime::Runtime;
 
@@ -13,6 +14,8 @@ use crate::token::AdminToken;
 /// An admin service without a socket. Its server has started and executes no command.
 pub struct AdminRequests {
     state: Arc<AdminState>,
+    /// Built once: it takes longer than a request.
+    router: Router,
     commands: Receiver<AdminCommand>,
     runtime: Runtime,
 }
@@ -30,12 +33,13 @@ impl AdminRequests {
         shard.on_turn(state.uptime());
         let mut builder = tokio::runtime::Builder::new_current_thread();
         let runtime = builder.enable_time().start_paused(true).build().expect("a runtime");
-        Self { state, commands, runtime }
+        let router = crate::http::router(Arc::clone(&state));
+        Self { state, router, commands, runtime }
     }
 
     /// Sends the bytes of one connection. Returns the bytes of the response.
     pub fn exchange(&mut self, request: &[u8]) -> Vec<u8> {
-        let response = self.runtime.block_on(crate::http::exchange(&self.state, request));
+        let response = self.runtime.block_on(crate::http::exchange(self.router.clone(), request));
         self.commands.try_iter().for_each(drop);
         response
     }

@@ -17,7 +17,7 @@ mod serve;
 #[cfg(test)]
 mod tests;
 
-#[cfg(feature = "fuzzing")]
-pub(crate) use self::exchange::exchange;
 pub use self::paths::ROUTES;
 pub(crate) use self::serve::spawn;
+#[cfg(feature = "fuzzing")]
+pub(crate) use self::{exchange::exchange, routes::router};

@@ -18,7 +18,7 @@ use crate::metrics;
 use crate::state::{AdminState, NotReady};
 
 /// Returns the routes with their checks.
-pub(super) fn router(state: Arc<AdminState>) -> Router {
+pub(crate) fn router(state: Arc<AdminState>) -> Router {
     Router::new()
         .route(HEALTH, get(health))
         .route(READY, get(ready))
