@@ -3,20 +3,18 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
+use crate::channel::channel_table::ChannelTable;
 use crate::channel::chunks::ChunkPool;
 use crate::channel::config::{ChannelConfig, ChannelId, Kind};
 use crate::channel::events::ChannelEvent;
 use crate::channel::layout::Layout;
 use crate::channel::options::{ChannelSendError, Remaining, SendOptions};
-use crate::channel::recv::receiver::ChannelReceiver;
 use crate::channel::recv::window::max_list_bytes;
-use crate::channel::scheduling::scheduler::{Candidate, Scheduler};
-use crate::channel::scheduling::send_budget::BurstEstimator;
+use crate::channel::scheduling::scheduler::Candidate;
 use crate::channel::send::context::SendContext;
 use crate::channel::send::frames_in_flight::FramesInFlight;
 use crate::channel::send::queue::{MessageSource, SendParams};
 use crate::channel::send::receipts::ReceiptRequest;
-use crate::channel::send::sender::ChannelSender;
 use crate::channel::shared::SharedMessage;
 use crate::channel::stats::ChannelStats;
 use crate::channel::transfer::{HashingGrant, PartialTransfer, Transfer, TransferId, Transfers};
@@ -34,8 +32,7 @@ use slipgate_netcode::time::Instant;
 /// They grow to at most the channel's `queue_messages` and are kept as long as the connection.
 pub struct Channels {
     pub(super) layout: Arc<Layout>,
-    pub(super) senders: Vec<ChannelSender>,
-    pub(super) receivers: Vec<ChannelReceiver>,
+    pub(super) table: ChannelTable,
     /// One for each channel, unused on channels of messages. Empty before the first transfer, which most connections
     /// never have.
     pub(super) transfers: Vec<TransferChannel>,
@@ -44,15 +41,11 @@ pub struct Channels {
     /// The channel that is polled first for transfers, and hashes first. It rotates.
     first_transfers: usize,
     role: TransferRole,
-    pub(super) scheduler: Scheduler,
-    pub(super) bursts: BurstEstimator,
     pub(super) in_flight: FramesInFlight,
     /// Memory and receipts of messages that leave.
     pub(super) context: SendContext,
     /// Memory of messages that arrive.
     pub(super) receive_pool: ChunkPool,
-    /// No channel has data to send. False while that is not known.
-    pub(super) is_idle: bool,
     /// The newest sequence number.
     pub(super) newest: Option<Sequence>,
     /// An ordered channel of which the next message may have waited for the one that was delivered last.
@@ -71,19 +64,15 @@ impl Channels {
         let reliable = layout.channels().filter(|config| config.kind.is_reliable() && config.kind != Kind::Transfers);
         let max_list_bytes = reliable.map(|config| max_list_bytes(config.queue_messages.into())).sum();
         Self {
-            senders: layout.channels().map(ChannelSender::new).collect(),
-            receivers: layout.channels().map(|config| ChannelReceiver::new(config.kind)).collect(),
+            table: ChannelTable::new(&layout),
             transfers: Vec::new(),
             transfer_memory: None,
             hashing: None,
             first_transfers: 0,
             role: TransferRole::Other,
-            scheduler: Scheduler::new(&layout),
-            bursts: BurstEstimator::new(layout.channels().count()),
             in_flight: FramesInFlight::default(),
             context: SendContext::new(ChunkPool::new(None)),
             receive_pool: ChunkPool::new(memory),
-            is_idle: false,
             newest: None,
             draining: None,
             max_list_bytes,
@@ -96,8 +85,10 @@ impl Channels {
     #[cfg(test)]
     pub(crate) fn begin_ids_at(&mut self, number: u32) {
         let id = super::wire::message_id::MessageId::new(number);
-        self.senders.iter_mut().for_each(|sender| sender.begin_ids_at(id));
-        self.receivers.iter_mut().for_each(|receiver| receiver.begin_ids_at(id));
+        for state in self.table.iter_mut() {
+            state.sender.begin_ids_at(id);
+            state.receiver.begin_ids_at(id);
+        }
     }
 
     /// Lets transfers take their memory from `memory`, a budget that many connections share. It should be another one
@@ -164,11 +155,9 @@ impl Channels {
         options: SendOptions,
         now: Instant,
     ) -> Result<(), ChannelSendError> {
-        self.is_idle = false;
         // The checks need no state and come first.
-        let missing = ChannelSendError::NoChannel { channel, channels: self.senders.len() };
+        let missing = ChannelSendError::NoChannel { channel, channels: self.table.len() };
         let config = self.layout.channel(channel).ok_or(missing)?;
-        let sender = self.senders.get_mut(usize::from(channel.0)).ok_or(missing)?;
         if config.kind == Kind::Transfers {
             return Err(ChannelSendError::WrongKind);
         }
@@ -181,16 +170,20 @@ impl Channels {
         let receipt = options.receipt.map(|tag| ReceiptRequest { channel, tag });
         let params = SendParams { deadline, key: options.key, receipt, now };
         // Checked before the message is queued, so that a refused message changes nothing.
+        self.table.set_pending(channel);
+        let state = self.table.get_mut(channel).ok_or(missing)?;
         let queued = if receipt.is_some() && self.context.receipts.remaining() == 0 {
-            Err(ChannelSendError::Backlogged)
+            None
         } else {
-            sender.push(config, message, params, &mut self.context)
+            state.sender.push(config, message, params, &mut self.context)
         };
-        match queued {
-            Ok(()) => sender.stats.sent += 1,
-            Err(_) => sender.stats.backlogged += 1,
-        }
-        queued
+        let Some(superseded) = queued else {
+            state.stats.backlogged += 1;
+            return Err(ChannelSendError::Backlogged);
+        };
+        state.stats.sent += 1;
+        state.stats.superseded += superseded;
+        Ok(())
     }
 
     /// Queues a transfer. `label` describes it to the peer's application. [`Channels::poll_event`] reports its outcome.
@@ -221,9 +214,9 @@ impl Channels {
     /// their frames itself. `None` if it is not a channel of transfers.
     pub fn transfers_mut(&mut self, channel: ChannelId) -> Option<&mut Transfers> {
         let config = self.layout.channel(channel).filter(|config| config.kind == Kind::Transfers)?;
-        self.is_idle = false;
+        self.table.set_pending(channel);
         if self.transfers.is_empty() {
-            self.transfers.resize_with(self.senders.len(), TransferChannel::default);
+            self.transfers.resize_with(self.table.len(), TransferChannel::default);
         }
         let transfers = self.transfers.get_mut(usize::from(channel.0))?;
         transfers.get_or_create(config, self.transfer_memory.as_ref(), self.hashing.as_ref(), self.role)
@@ -267,18 +260,16 @@ impl Channels {
     /// Returns what the channel's queue can still take. Zeros for a channel that does not exist.
     #[must_use]
     pub fn remaining(&self, channel: ChannelId) -> Remaining {
-        let sender = self.senders.get(usize::from(channel.0));
         // A channel of transfers has a limit of transfers, not of bytes.
         let config = self.layout.channel(channel).filter(|config| config.kind != Kind::Transfers);
-        sender.zip(config).map_or(Remaining::default(), |(sender, config)| sender.remaining(config, &self.context))
+        let state = self.table.get(channel).zip(config);
+        state.map_or(Remaining::default(), |(state, config)| state.sender.remaining(config, &self.context))
     }
 
     /// Returns the channel's counters. `None` for a channel that does not exist.
     #[must_use]
     pub fn stats(&self, channel: ChannelId) -> Option<ChannelStats> {
-        let index = usize::from(channel.0);
-        let (sender, receiver) = (self.senders.get(index)?, self.receivers.get(index)?);
-        Some(ChannelStats::of(sender.stats, receiver.stats))
+        self.table.get(channel).map(|state| state.stats)
     }
 
     /// Returns the bytes of memory that messages take now, in both directions, without the lists of messages and
@@ -290,20 +281,21 @@ impl Channels {
 
     /// Begins a tick: refills the channels' bytes per tick, and discards expired messages.
     pub fn begin_tick(&mut self, now: Instant) {
-        // A message that expires may make room for the one behind it.
-        self.is_idle = false;
-        self.scheduler.begin_tick();
-        self.bursts.begin_tick();
-        // Expired messages free their chunks before the pools are asked for unused memory below.
-        for sender in &mut self.senders {
-            sender.begin_tick(now, &mut self.context);
-        }
+        self.table.begin_tick();
         // What a receiver discards or frees after a time is in the pool.
-        if self.receive_pool.is_in_use() {
-            for receiver in &mut self.receivers {
-                receiver.tick(now, &mut self.receive_pool);
+        let is_receiving = self.receive_pool.is_in_use();
+        let mut expired_on = 0;
+        // Expired messages free their chunks before the pools are asked for unused memory below.
+        for (channel, state) in (0..).zip(self.table.iter_mut()) {
+            let expired = state.sender.begin_tick(now, &mut self.context);
+            state.stats.expired += expired;
+            // A message that expires may make room for the one behind it.
+            expired_on |= u64::from(expired > 0) << channel;
+            if is_receiving {
+                state.stats.dropped += state.receiver.tick(now, &mut self.receive_pool);
             }
         }
+        self.table.pending |= expired_on;
         self.context.pool.tick(now);
         self.receive_pool.tick(now);
     }
@@ -320,9 +312,7 @@ impl Channels {
 
     /// Returns the channel as a candidate of the scheduler, if it may send in this tick.
     pub(crate) fn candidate(&self, channel: ChannelId) -> Option<Candidate> {
-        let index = usize::from(channel.0);
-        let messages = self.senders.get(index).and_then(ChannelSender::waiting_since);
-        let since = messages.or_else(|| self.transfers.get(index).and_then(TransferChannel::waiting_since))?;
-        self.scheduler.allows(channel).then_some(Candidate { channel, since })
+        let is_allowed = self.table.get(channel).is_some_and(|state| state.turn.allows());
+        self.waiting_since(channel).filter(|_| is_allowed).map(|since| Candidate { channel, since })
     }
 }

@@ -17,6 +17,7 @@
 //!
 //! Sections §3.x in this module are those of `specs/channels-1.md`, sections §4.x those of `specs/transfers-1.md`.
 
+mod channel_table;
 mod channels;
 mod chunks;
 pub(crate) mod close_code;

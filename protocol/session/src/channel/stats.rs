@@ -20,28 +20,3 @@ pub struct ChannelStats {
     /// too long.
     pub dropped: u64,
 }
-
-/// The counters of a channel's sender.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct SenderStats {
-    pub(crate) sent: u64,
-    pub(crate) backlogged: u64,
-    pub(crate) expired: u64,
-    pub(crate) superseded: u64,
-    pub(crate) frame_bytes: u64,
-}
-
-/// The counters of a channel's receiver.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct ReceiverStats {
-    pub(crate) delivered: u64,
-    pub(crate) dropped: u64,
-}
-
-impl ChannelStats {
-    pub(crate) const fn of(sender: SenderStats, receiver: ReceiverStats) -> Self {
-        let SenderStats { sent, backlogged, expired, superseded, frame_bytes } = sender;
-        let ReceiverStats { delivered, dropped } = receiver;
-        Self { sent, backlogged, expired, superseded, frame_bytes, delivered, dropped }
-    }
-}

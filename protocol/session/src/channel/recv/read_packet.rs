@@ -47,14 +47,14 @@ impl Channels {
         // An invalid frame ends the count: `next` will report it.
         while let Ok(MessageFrame { channel, body }) = MessageFrame::read(frames, &mut cursor, &self.layout) {
             parsed += 1;
-            let index = usize::from(channel.0);
-            let receiver = self.receivers.get(index).zip(self.layout.channel(channel));
-            if let Some(((receiver, config), preview)) = receiver.zip(previews.get_mut(index)) {
-                chunks += receiver.chunks_needed(config.kind, &body, preview);
+            let state = self.table.get(channel).zip(self.layout.channel(channel));
+            if let Some(((state, config), preview)) = state.zip(previews.get_mut(usize::from(channel.0))) {
+                chunks += state.receiver.chunks_needed(config.kind, &body, preview);
             }
         }
-        let channels = self.receivers.iter().zip(self.layout.channels()).zip(&previews);
-        let list_bytes = channels.map(|((receiver, config), preview)| receiver.list_bytes_needed(config, preview));
+        let channels = self.table.iter().zip(self.layout.channels()).zip(&previews);
+        let list_bytes =
+            channels.map(|(((_, state), config), preview)| state.receiver.list_bytes_needed(config, preview));
         (chunks, list_bytes.sum(), parsed)
     }
 
@@ -105,13 +105,13 @@ impl Channels {
         if let FrameBody::Transfer { data } = body {
             return self.take_transfer_frame(channel, packet.get(data).unwrap_or(&[])).map(|()| None);
         }
-        let index = usize::from(channel.0);
-        let (Some(receiver), Some(config)) = (self.receivers.get_mut(index), self.layout.channel(channel)) else {
+        let (Some(state), Some(config)) = (self.table.get_mut(channel), self.layout.channel(channel)) else {
             return Err(ChannelViolation::NoChannel(channel));
         };
         let whole = body.whole();
-        let pool = &mut self.receive_pool;
-        let outcome = receiver.take(body, &mut ReceiveContext { channel, config, packet, pool, scratch, now })?;
+        let (pool, stats) = (&mut self.receive_pool, &mut state.stats);
+        let context = &mut ReceiveContext { channel, config, packet, pool, scratch, stats, now };
+        let outcome = state.receiver.take(body, context)?;
         if config.kind == Kind::ReliableOrdered {
             // The frame may have closed a gap: deliver what waited behind it first.
             self.draining = Some(channel);
@@ -129,8 +129,8 @@ impl Channels {
         let reception =
             transfers.on_frame(frame).map_err(|violation| ChannelViolation::Transfer(channel, violation))?;
         // Duplicates are normal after a retransmission, and only counted.
-        if let (Reception::Ignored, Some(receiver)) = (reception, self.receivers.get_mut(usize::from(channel.0))) {
-            receiver.stats.dropped += 1;
+        if let (Reception::Ignored, Some(state)) = (reception, self.table.get_mut(channel)) {
+            state.stats.dropped += 1;
         }
         Ok(())
     }
@@ -138,8 +138,8 @@ impl Channels {
     /// Returns a message that waited for the one that was delivered last.
     fn drain(&mut self, scratch: &mut Vec<u8>) -> Option<ReceivedMessage> {
         let channel = self.draining?;
-        let receiver = self.receivers.get_mut(usize::from(channel.0));
-        if receiver.is_some_and(|receiver| receiver.pop(&mut self.receive_pool, scratch)) {
+        let state = self.table.get_mut(channel);
+        if state.is_some_and(|state| state.receiver.pop(&mut self.receive_pool, scratch, &mut state.stats)) {
             return Some(ReceivedMessage { channel, span: PayloadSpan::Scratch });
         }
         self.draining = None;

@@ -7,20 +7,14 @@ use crate::channel::chunks::ChunkPool;
 use crate::channel::config::{ChannelConfig, ChannelId, Kind};
 use crate::channel::recv::assembly::{MessageSlice, PartialMessages};
 use crate::channel::recv::window::{FrameOutcome, MessageWindow, WindowPreview};
-use crate::channel::stats::ReceiverStats;
+use crate::channel::stats::ChannelStats;
 use crate::channel::violation::ChannelViolation;
 use crate::channel::wire::frame::FrameBody;
 use crate::channel::wire::message_id::MessageId;
 use slipgate_netcode::time::Instant;
 
-/// The receiver of one channel.
-pub(crate) struct ChannelReceiver {
-    state: ReceiverState,
-    pub(crate) stats: ReceiverStats,
-}
-
-/// The state of a receiver, by the channel's kind.
-enum ReceiverState {
+/// The receiver of one channel, by its kind.
+pub(crate) enum ChannelReceiver {
     Unreliable {
         partials: PartialMessages,
     },
@@ -42,6 +36,7 @@ pub(crate) struct ReceiveContext<'a> {
     pub(crate) packet: &'a [u8],
     pub(crate) pool: &'a mut ChunkPool,
     pub(crate) scratch: &'a mut Vec<u8>,
+    pub(crate) stats: &'a mut ChannelStats,
     pub(crate) now: Instant,
 }
 
@@ -53,18 +48,17 @@ impl<'a> ReceiveContext<'a> {
 
 impl ChannelReceiver {
     pub(crate) fn new(kind: Kind) -> Self {
-        let state = match kind {
-            Kind::Unreliable => ReceiverState::Unreliable { partials: PartialMessages::new() },
-            Kind::Sequenced => ReceiverState::Sequenced { partials: PartialMessages::new(), newest: None },
-            Kind::ReliableUnordered | Kind::ReliableOrdered => ReceiverState::Reliable { window: MessageWindow::new() },
-            Kind::Transfers => ReceiverState::Transfers,
-        };
-        Self { state, stats: ReceiverStats::default() }
+        match kind {
+            Kind::Unreliable => Self::Unreliable { partials: PartialMessages::new() },
+            Kind::Sequenced => Self::Sequenced { partials: PartialMessages::new(), newest: None },
+            Kind::ReliableUnordered | Kind::ReliableOrdered => Self::Reliable { window: MessageWindow::new() },
+            Kind::Transfers => Self::Transfers,
+        }
     }
 
     #[cfg(test)]
     pub(crate) fn begin_ids_at(&mut self, id: MessageId) {
-        if let ReceiverState::Reliable { window } = &mut self.state {
+        if let Self::Reliable { window } = self {
             window.begin_ids_at(id);
         }
     }
@@ -79,64 +73,50 @@ impl ChannelReceiver {
         context: &mut ReceiveContext<'_>,
     ) -> Result<FrameOutcome, ChannelViolation> {
         // A violation is not counted: the connection ends.
-        let (outcome, discarded) = self.state.take(body, context)?;
-        self.stats.dropped += discarded + u64::from(outcome == FrameOutcome::Dropped);
+        let (outcome, discarded) = match self {
+            Self::Unreliable { partials } => match body {
+                FrameBody::Slice { id, bytes, first, data } => add_slice(partials, context, (id, bytes, first), data),
+                // Withdrawals were refused by the parser on this kind.
+                _ => (FrameOutcome::Deliver, 0),
+            },
+            Self::Sequenced { partials, newest } => take_sequenced(partials, newest, body, context),
+            Self::Reliable { window } => (take_reliable(window, body, context)?, 0),
+            Self::Transfers => return Err(ChannelViolation::WrongFrame(context.channel)),
+        };
+        context.stats.dropped += discarded + u64::from(outcome == FrameOutcome::Dropped);
         let is_delivered = matches!(outcome, FrameOutcome::Deliver | FrameOutcome::Assembled);
-        self.stats.delivered += u64::from(is_delivered);
+        context.stats.delivered += u64::from(is_delivered);
         Ok(outcome)
     }
 
     /// Assembles the next message that waited for older ones. Returns whether there was one.
-    pub(crate) fn pop(&mut self, pool: &mut ChunkPool, scratch: &mut Vec<u8>) -> bool {
-        let ReceiverState::Reliable { window } = &mut self.state else { return false };
+    pub(crate) fn pop(&mut self, pool: &mut ChunkPool, scratch: &mut Vec<u8>, stats: &mut ChannelStats) -> bool {
+        let Self::Reliable { window } = self else { return false };
         let popped = window.pop(pool, scratch);
-        self.stats.delivered += u64::from(popped);
+        stats.delivered += u64::from(popped);
         popped
     }
 
-    /// Discards messages that are incomplete for too long.
-    pub(crate) fn tick(&mut self, now: Instant, pool: &mut ChunkPool) {
-        match &mut self.state {
-            ReceiverState::Unreliable { partials } | ReceiverState::Sequenced { partials, .. } => {
-                self.stats.dropped += partials.tick(now, pool);
-            }
-            ReceiverState::Reliable { window } => window.tick(now, pool),
-            ReceiverState::Transfers => {}
+    /// Discards messages that are incomplete for too long. Returns how many there were.
+    pub(crate) fn tick(&mut self, now: Instant, pool: &mut ChunkPool) -> u64 {
+        match self {
+            Self::Unreliable { partials } | Self::Sequenced { partials, .. } => return partials.tick(now, pool),
+            Self::Reliable { window } => window.tick(now, pool),
+            Self::Transfers => {}
         }
+        0
     }
 
     /// Returns an upper bound of the bytes by which the lists grow for a previewed packet.
     pub(crate) fn list_bytes_needed(&self, config: &ChannelConfig, preview: &WindowPreview) -> usize {
-        if let ReceiverState::Reliable { window } = &self.state { window.list_bytes_needed(config, preview) } else { 0 }
+        if let Self::Reliable { window } = self { window.list_bytes_needed(config, preview) } else { 0 }
     }
 
     /// Returns an upper bound of the chunks that a frame stores, if it may not be dropped. `preview` reflects the
     /// frames before it in the packet.
     pub(crate) fn chunks_needed(&self, kind: Kind, body: &FrameBody, preview: &mut WindowPreview) -> usize {
         // Unreliable messages may be dropped when memory is scarce.
-        if let ReceiverState::Reliable { window } = &self.state { window.preview(kind, body, preview) } else { 0 }
-    }
-}
-
-impl ReceiverState {
-    /// Handles a frame. Returns its outcome, and how many incomplete messages were discarded for it.
-    fn take(
-        &mut self,
-        body: FrameBody,
-        context: &mut ReceiveContext<'_>,
-    ) -> Result<(FrameOutcome, u64), ChannelViolation> {
-        match self {
-            Self::Unreliable { partials } => match body {
-                FrameBody::Slice { id, bytes, first, data } => {
-                    Ok(add_slice(partials, context, (id, bytes, first), data))
-                }
-                // Withdrawals were refused by the parser on this kind.
-                _ => Ok((FrameOutcome::Deliver, 0)),
-            },
-            Self::Sequenced { partials, newest } => Ok(take_sequenced(partials, newest, body, context)),
-            Self::Reliable { window } => take_reliable(window, body, context).map(|outcome| (outcome, 0)),
-            Self::Transfers => Err(ChannelViolation::WrongFrame(context.channel)),
-        }
+        if let Self::Reliable { window } = self { window.preview(kind, body, preview) } else { 0 }
     }
 }
 
@@ -210,7 +190,7 @@ mod tests {
     /// Takes frames of a kind of channel. Returns the messages that were delivered and dropped a second later.
     fn counts(kind: Kind, frames: &[FrameBody]) -> (u64, u64) {
         let (mut receiver, config) = (ChannelReceiver::new(kind), ChannelConfig::from(kind));
-        let (mut pool, mut scratch) = (ChunkPool::new(None), Vec::new());
+        let (mut pool, mut scratch, mut stats) = (ChunkPool::new(None), Vec::new(), ChannelStats::default());
         for body in frames {
             let context = &mut ReceiveContext {
                 channel: ChannelId(0),
@@ -218,13 +198,14 @@ mod tests {
                 packet: &[7; 200],
                 pool: &mut pool,
                 scratch: &mut scratch,
+                stats: &mut stats,
                 now: at(0),
             };
             receiver.take(body.clone(), context).unwrap();
-            while receiver.pop(&mut pool, &mut scratch) {}
+            while receiver.pop(&mut pool, &mut scratch, &mut stats) {}
         }
-        receiver.tick(at(1000), &mut pool);
-        (receiver.stats.delivered, receiver.stats.dropped)
+        stats.dropped += receiver.tick(at(1000), &mut pool);
+        (stats.delivered, stats.dropped)
     }
 
     #[test]

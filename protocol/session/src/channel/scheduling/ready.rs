@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use crate::channel::channel_table::{ChannelState, channels_in};
 use crate::channel::channels::Channels;
 use crate::channel::chunks::RETENTION;
 use crate::channel::config::ChannelId;
@@ -12,20 +13,7 @@ impl Channels {
     /// Returns whether a frame could be written now.
     #[must_use]
     pub fn wants_to_send(&self) -> bool {
-        !self.is_idle() && self.waiting_channels().any(|channel| self.scheduler.allows(channel))
-    }
-
-    /// Returns whether no channel is known to have data to send, without a walk over the channels.
-    fn is_idle(&self) -> bool {
-        debug_assert!(!self.is_idle || self.waiting_channels().next().is_none(), "idle channels have no data");
-        self.is_idle
-    }
-
-    /// Records after a packet whether any channel still has data to send.
-    pub(crate) fn update_idle(&mut self) {
-        // Transfers become ready without a call that would end the idle time, for example when a piece is hashed.
-        let has_transfers = self.transfers.iter().any(|transfers| transfers.get().is_some());
-        self.is_idle = !has_transfers && self.waiting_channels().next().is_none();
+        self.waiting_channels().any(|channel| self.allows(channel))
     }
 
     /// Returns when there is work that no datagram triggers: hashing, unpolled receipts, a channel that waits for the
@@ -37,42 +25,93 @@ impl Channels {
             return now;
         }
         // The bytes per tick are used up: only the next tick lets the channel send.
-        if self.waits_for_tick() {
+        if self.waiting_channels().any(|channel| !self.allows(channel)) {
             return now.after(tick);
         }
         if self.memory_bytes() > 0 { now.after(RETENTION) } else { Instant::NEVER }
     }
 
-    /// Returns one bit for each channel that could write a frame.
+    /// Returns the channels that could write a frame, one bit for each.
     pub(crate) fn ready(&self) -> u64 {
-        let ready = self.waiting_channels().filter(|channel| self.scheduler.allows(*channel));
+        let ready = self.waiting_channels().filter(|channel| self.allows(*channel));
         ready.fold(0, |mask, channel| mask | 1 << channel.0)
     }
 
+    /// Begins a packet with this much room for frames. Returns the channels that could write a frame, one bit for each.
+    #[inline]
+    pub(crate) fn begin_packet(&mut self, packet_bytes: usize) -> u64 {
+        let mut ready = 0;
+        for channel in channels_in(self.table.pending) {
+            let Some(since) = self.waiting_since(channel) else {
+                self.clear_pending(channel);
+                continue;
+            };
+            // Waiting time counts from the packet in which the channel could have sent.
+            if let Some(ChannelState { turn, .. }) = self.table.get_mut(channel).filter(|state| state.turn.allows()) {
+                turn.on_waiting(since);
+                ready |= 1 << channel.0;
+            }
+        }
+        // An empty packet must not end the turns of channels that wait for the next tick.
+        if ready != 0 {
+            self.table.begin_packet(ready, packet_bytes);
+        }
+        ready
+    }
+
     /// Returns the channel that writes next of those in the mask, which are ready.
+    #[inline]
     pub(crate) fn next_channel(&self, mask: u64, now: Instant) -> Option<ChannelId> {
         // The usual case: nothing is compared with a single channel.
         if mask.is_power_of_two() {
             return Some(ChannelId(mask.trailing_zeros() as u8));
         }
-        let left = self.channel_ids().filter(|channel| mask >> channel.0 & 1 != 0);
-        self.scheduler.first(left.filter_map(|channel| self.candidate(channel)), now)
+        self.table.first(channels_in(mask).filter_map(|channel| self.candidate(channel)), now)
     }
 
-    pub(crate) fn is_ready(&self, channel: ChannelId) -> bool {
-        self.candidate(channel).is_some()
+    /// Returns since when the next frame of a channel has waited; `None` if there is none.
+    #[inline]
+    pub(crate) fn waiting_since(&self, channel: ChannelId) -> Option<Instant> {
+        let messages = self.table.get(channel).and_then(|state| state.sender.waiting_since());
+        messages.or_else(|| self.transfers.get(usize::from(channel.0)).and_then(TransferChannel::waiting_since))
+    }
+
+    /// Ends the turn of a channel that has written a frame and has no other. Returns whether the channel is done with
+    /// the packet. A channel that cannot write is done, so that the packet ends.
+    #[inline]
+    pub(crate) fn finish_frame(&mut self, channel: ChannelId, written: bool, now: Instant) -> bool {
+        let is_waiting = self.waiting_since(channel).is_some();
+        if !is_waiting {
+            self.clear_pending(channel);
+        }
+        let Some(ChannelState { turn, .. }) = self.table.get_mut(channel) else { return true };
+        let is_ready = is_waiting && turn.allows();
+        if written && !is_ready {
+            turn.finish(now);
+        }
+        !written || !is_ready
+    }
+
+    /// Returns whether a channel may send more in this tick.
+    fn allows(&self, channel: ChannelId) -> bool {
+        self.table.get(channel).is_some_and(|state| state.turn.allows())
+    }
+
+    /// Records that a channel has no data to send.
+    fn clear_pending(&mut self, channel: ChannelId) {
+        // Transfers become ready without a call that would set it again, for example when a piece is hashed.
+        let transfers = self.transfers.get(usize::from(channel.0));
+        if transfers.is_none_or(|transfers| transfers.get().is_none()) {
+            self.table.pending &= !(1 << channel.0);
+        }
     }
 
     /// Returns the channels that have data to send, whether or not they may send it in this tick.
     fn waiting_channels(&self) -> impl Iterator<Item = ChannelId> {
-        let has_frames = |index| self.transfers.get(index).is_some_and(TransferChannel::has_frames);
-        let waiting =
-            self.senders.iter().enumerate().filter(move |(index, sender)| sender.is_ready() || has_frames(*index));
-        waiting.map(|(index, _)| ChannelId(index as u8))
-    }
-
-    /// Returns whether a channel has data to send and has used up its bytes of this tick.
-    fn waits_for_tick(&self) -> bool {
-        !self.is_idle() && self.waiting_channels().any(|channel| !self.scheduler.allows(channel))
+        channels_in(self.table.pending).filter(|channel| {
+            let transfers = self.transfers.get(usize::from(channel.0));
+            self.table.get(*channel).is_some_and(|state| state.sender.waiting_since().is_some())
+                || transfers.is_some_and(TransferChannel::has_frames)
+        })
     }
 }

@@ -2,9 +2,10 @@
 
 use core::time::Duration;
 
+use crate::channel::channel_table::{ChannelState, ChannelTable, channels_in};
 use crate::channel::config::{ChannelConfig, ChannelId};
 use crate::channel::layout::Layout;
-use slipgate_netcode::slab::Slab;
+use slipgate_netcode::slab::MustExist;
 use slipgate_netcode::time::Instant;
 
 /// A channel that has had data to send for this long without a turn goes before all others until it had its turn:
@@ -26,11 +27,10 @@ const QUANTUM_SHARE: (usize, usize) = (7, 8);
 const STRIDE: u64 = 1 << 16;
 
 /// The scheduling state of one channel, and its settings.
-#[derive(Clone, Copy, Default)]
-struct ChannelTurn {
+pub(crate) struct ChannelTurn {
     priority: u8,
     /// The first channel of the same priority.
-    class: u8,
+    class: ChannelId,
     weight: u16,
     /// Bytes of frames that may leave in a tick.
     per_tick: i64,
@@ -39,20 +39,64 @@ struct ChannelTurn {
     /// The bytes that the channel has sent, divided by its weight. The channel with the least goes first (stride
     /// scheduling, Waldspurger 1995).
     virtual_time: u64,
+    /// In the first channel of a class: the virtual time of the channel of the class which wrote last. A channel that
+    /// becomes ready starts there, so that it gets no credit for the time without data.
+    class_time: u64,
     /// When the channel last had a turn.
     last_turn: Instant,
     /// Bytes of frames since then.
     written: usize,
     /// Since when the channel has had data to send without a turn. The data may have been discarded since.
     waiting_since: Option<Instant>,
-    /// The channel had data to send when the last packet was finished.
-    was_ready: bool,
 }
 
 impl ChannelTurn {
-    /// Ends the channel's turn.
-    const fn finish(&mut self, now: Instant) {
+    pub(crate) fn new(config: &ChannelConfig, layout: &Layout) -> Self {
+        let per_tick = config.bytes_per_tick.map_or(i64::MAX, i64::from);
+        let class = layout.channels().position(|other| other.priority == config.priority).unwrap_or(0);
+        Self {
+            priority: config.priority,
+            class: ChannelId(class as u8),
+            weight: config.weight,
+            per_tick,
+            allowance: per_tick,
+            virtual_time: 0,
+            class_time: 0,
+            last_turn: Instant::default(),
+            written: 0,
+            waiting_since: None,
+        }
+    }
+
+    /// Returns whether the channel may send more in this tick.
+    #[inline]
+    pub(crate) const fn allows(&self) -> bool {
+        self.allowance > 0
+    }
+
+    /// Notes that a packet is written while the channel has data to send, which has waited since then.
+    #[inline]
+    pub(crate) fn on_waiting(&mut self, since: Instant) {
+        self.waiting_since.get_or_insert(since);
+    }
+
+    /// Ends the channel's turn: later data starts to wait from then on.
+    #[inline]
+    pub(crate) const fn finish(&mut self, now: Instant) {
         (self.last_turn, self.written, self.waiting_since) = (now, 0, None);
+    }
+
+    /// Charges a frame of this many bytes.
+    #[inline]
+    fn charge(&mut self, bytes: usize, quantum_bytes: usize, now: Instant) {
+        self.written += bytes;
+        // Enough for a turn: the channel is not starved any more.
+        if self.written >= quantum_bytes {
+            self.finish(now);
+        }
+        // 64 bits: at 1 GB/s of weight 1 this overflows after three days of one connection at full rate.
+        self.virtual_time += bytes as u64 * STRIDE / u64::from(self.weight.max(1));
+        self.allowance = self.allowance.saturating_sub(bytes as i64);
     }
 }
 
@@ -64,37 +108,14 @@ pub(crate) struct Candidate {
     pub(crate) since: Instant,
 }
 
-/// The scheduler of one connection's channels.
-pub(crate) struct Scheduler {
-    turns: Slab<ChannelId, ChannelTurn>,
-    /// The virtual time of each class, at the index of its first channel: that of the channel which wrote last. A
-    /// channel that becomes ready starts there, so that it gets no credit for the time without data.
-    class_times: Slab<ChannelId, u64>,
-    /// Bytes of a turn in the packet that is being written.
-    quantum_bytes: usize,
-    /// Whether any channel has a limit of bytes in a tick.
-    has_limits: bool,
-}
-
-impl Scheduler {
-    pub(crate) fn new(layout: &Layout) -> Self {
-        let turn = |config: &ChannelConfig| {
-            let (priority, weight) = (config.priority, config.weight);
-            let per_tick = config.bytes_per_tick.map_or(i64::MAX, i64::from);
-            let class = layout.channels().position(|other| other.priority == priority).unwrap_or(0) as u8;
-            ChannelTurn { priority, class, weight, per_tick, allowance: per_tick, ..ChannelTurn::default() }
-        };
-        let class_times = layout.channels().map(|_| 0).collect();
-        let has_limits = layout.channels().any(|config| config.bytes_per_tick.is_some());
-        Self { turns: layout.channels().map(turn).collect(), class_times, quantum_bytes: QUANTUM_BYTES, has_limits }
-    }
-
+impl ChannelTable {
     /// Begins a tick: refills the bytes per tick.
     pub(crate) fn begin_tick(&mut self) {
+        self.tick = self.tick.wrapping_add(1);
         if !self.has_limits {
             return;
         }
-        for turn in &mut self.turns {
+        for ChannelState { turn, .. } in self.iter_mut() {
             // Unused bytes do not accumulate; an excess of the last tick is paid back here.
             turn.allowance = turn.allowance.saturating_add(turn.per_tick).min(turn.per_tick);
         }
@@ -102,28 +123,24 @@ impl Scheduler {
 
     /// Returns the priority class of a channel.
     pub(crate) fn priority(&self, channel: ChannelId) -> u8 {
-        self.turns[channel].priority
-    }
-
-    /// Returns whether the channel may send more in this tick.
-    pub(crate) fn allows(&self, channel: ChannelId) -> bool {
-        self.turns[channel].allowance > 0
+        self.get(channel).must_exist("a channel of the layout").map_or(0, |state| state.turn.priority)
     }
 
     /// Returns the channel that goes first.
     pub(crate) fn first(&self, candidates: impl Iterator<Item = Candidate>, now: Instant) -> Option<ChannelId> {
         let rank = |candidate: &Candidate| {
-            let turn = &self.turns[candidate.channel];
+            let turn =
+                self.get(candidate.channel).map(|state| (u8::MAX - state.turn.priority, state.turn.virtual_time));
             let starved_since = self.starved_since(candidate, now).unwrap_or(Instant::NEVER);
             // Smallest first: starved channels by waiting time, then the highest class, then the least service.
-            (starved_since, u8::MAX - turn.priority, turn.virtual_time, candidate.since, candidate.channel)
+            (starved_since, turn, candidate.since, candidate.channel)
         };
         candidates.min_by_key(rank).map(|candidate| candidate.channel)
     }
 
     /// Returns since when a channel has had no turn, if it is starved.
     pub(crate) fn starved_since(&self, candidate: &Candidate, now: Instant) -> Option<Instant> {
-        let turn = &self.turns[candidate.channel];
+        let turn = &self.get(candidate.channel).must_exist("a channel of the layout")?.turn;
         // Data that expired since keeps its waiting time: otherwise short deadlines would prevent any turn.
         let since = turn.waiting_since.map_or(candidate.since, |since| since.min(candidate.since));
         let waits_since = since.max(turn.last_turn);
@@ -134,43 +151,30 @@ impl Scheduler {
     #[inline]
     pub(crate) fn begin_packet(&mut self, ready: u64, packet_bytes: usize) {
         self.quantum_bytes = QUANTUM_BYTES.min(packet_bytes * QUANTUM_SHARE.0 / QUANTUM_SHARE.1);
-        for (id, turn) in (0..).map(ChannelId).zip(&mut self.turns) {
-            let class_time = self.class_times[ChannelId(turn.class)];
-            let is_ready = ready >> id.0 & 1 != 0;
+        let newly_ready = ready & !core::mem::replace(&mut self.was_ready, ready);
+        for channel in channels_in(newly_ready) {
+            let class = self.get(channel).and_then(|state| self.get(state.turn.class));
+            let class_time = class.map_or(0, |first| first.turn.class_time);
             // An idle channel must not collect virtual time and then block the others.
-            if is_ready && !turn.was_ready {
+            if let Some(ChannelState { turn, .. }) = self.get_mut(channel) {
                 turn.virtual_time = turn.virtual_time.max(class_time);
             }
-            turn.was_ready = is_ready;
         }
-    }
-
-    /// Notes that a packet is written while this channel has data to send.
-    pub(crate) fn on_waiting(&mut self, candidate: Candidate) {
-        self.turns[candidate.channel].waiting_since.get_or_insert(candidate.since);
-    }
-
-    /// Ends the turn of a channel that has written all of its data: later data starts to wait from then on.
-    pub(crate) fn on_quantum_done(&mut self, channel: ChannelId, now: Instant) {
-        self.turns[channel].finish(now);
     }
 
     /// Charges a channel for a frame of this many bytes.
     #[inline]
     pub(crate) fn charge(&mut self, channel: ChannelId, bytes: usize, now: Instant) {
-        let turn = &mut self.turns[channel];
-        let before = turn.virtual_time;
-        turn.written += bytes;
-        // Enough for a turn: the channel is not starved any more.
-        if turn.written >= self.quantum_bytes {
-            turn.finish(now);
-        }
-        // 64 bits: at 1 GB/s of weight 1 this overflows after three days of one connection at full rate.
-        turn.virtual_time += bytes as u64 * STRIDE / u64::from(turn.weight.max(1));
-        turn.allowance = turn.allowance.saturating_sub(bytes as i64);
+        let (quantum_bytes, tick) = (self.quantum_bytes, self.tick);
+        let Some(state) = self.get_mut(channel).must_exist("a channel of the layout") else { return };
+        let (class, before) = (state.turn.class, state.turn.virtual_time);
+        state.stats.frame_bytes += bytes as u64;
+        state.turn.charge(bytes, quantum_bytes, now);
+        state.burst.on_written(tick, bytes, now);
         // The class time is that before the frame, so that a channel which becomes ready is not behind the others.
-        let class_time = &mut self.class_times[ChannelId(turn.class)];
-        *class_time = before.max(*class_time);
+        if let Some(ChannelState { turn, .. }) = self.get_mut(class) {
+            turn.class_time = turn.class_time.max(before);
+        }
     }
 }
 
@@ -194,7 +198,7 @@ mod tests {
 
     /// Lets all channels always have data to send. Returns how many frames of `bytes` each wrote.
     fn shares(layout: &Layout, bytes: &[usize], frames: usize) -> Vec<usize> {
-        let mut scheduler = Scheduler::new(layout);
+        let mut scheduler = ChannelTable::new(layout);
         let mut wrote = vec![0; bytes.len()];
         for _ in 0..frames {
             let all = (0..bytes.len()).map(|id| Candidate { channel: ChannelId(id as u8), since: at(0) });
@@ -214,7 +218,7 @@ mod tests {
     #[test]
     fn idle_channel_gets_no_credit_for_its_idle_time() {
         let layout = layout(&[(0, 1), (0, 1)]);
-        let mut scheduler = Scheduler::new(&layout);
+        let mut scheduler = ChannelTable::new(&layout);
         for _ in 0..1000 {
             scheduler.begin_packet(0b01, 1200);
             scheduler.charge(ChannelId(0), 100, at(0));
@@ -233,7 +237,7 @@ mod tests {
     #[test]
     fn starved_channel_goes_first_until_it_had_its_turn() {
         let layout = layout(&[(9, 1), (0, 1), (3, 1)]);
-        let mut scheduler = Scheduler::new(&layout);
+        let mut scheduler = ChannelTable::new(&layout);
         let mut first = |now, since: [u64; 3]| {
             let all = (0..3).zip(since).map(|(id, since)| Candidate { channel: ChannelId(id), since: at(since) });
             let first = scheduler.first(all, at(now)).unwrap();
@@ -252,7 +256,7 @@ mod tests {
     fn one_small_packet_is_a_turn() {
         let layout = layout(&[(9, 1), (0, 1)]);
         for (packet_bytes, written, turns) in [(1186, 500, 3), (1186, 1050, 1), (193, 170, 1), (494, 250, 2)] {
-            let mut scheduler = Scheduler::new(&layout);
+            let mut scheduler = ChannelTable::new(&layout);
             let mut first = || {
                 scheduler.begin_packet(0b11, packet_bytes);
                 let both = (0..2).map(|id| Candidate { channel: ChannelId(id), since: at(0) });
@@ -271,15 +275,15 @@ mod tests {
     fn bytes_per_tick_are_overdrawn_once_and_paid_back() {
         let limited = ChannelConfig { bytes_per_tick: Some(100), ..ChannelConfig::from(Kind::Unreliable) };
         let layout = Layout::try_from(vec![limited]).unwrap();
-        let mut scheduler = Scheduler::new(&layout);
+        let mut scheduler = ChannelTable::new(&layout);
         scheduler.charge(ChannelId(0), 99, at(0));
-        assert!(scheduler.allows(ChannelId(0)));
+        assert!(scheduler.get(ChannelId(0)).unwrap().turn.allows());
         scheduler.charge(ChannelId(0), 201, at(0));
         for allowed in [false, false, true] {
             scheduler.begin_tick();
-            assert_eq!(scheduler.allows(ChannelId(0)), allowed);
+            assert_eq!(scheduler.get(ChannelId(0)).unwrap().turn.allows(), allowed);
         }
         scheduler.charge(ChannelId(0), 100, at(0));
-        assert!(!scheduler.allows(ChannelId(0)));
+        assert!(!scheduler.get(ChannelId(0)).unwrap().turn.allows());
     }
 }

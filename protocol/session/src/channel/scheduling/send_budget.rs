@@ -18,8 +18,7 @@
 
 use core::time::Duration;
 
-use crate::channel::config::ChannelId;
-use slipgate_netcode::slab::Slab;
+use crate::channel::channel_table::ChannelTable;
 use slipgate_netcode::time::Instant;
 
 /// The time for which the largest burst of a channel is remembered.
@@ -76,15 +75,9 @@ pub struct PendingDemand {
     pub reserve: u64,
 }
 
-/// The largest burst of each channel: how much it writes within a tick.
-pub(crate) struct BurstEstimator {
-    channels: Slab<ChannelId, ChannelBurst>,
-    /// The number of the tick, wrapping.
-    tick: u32,
-}
-
-#[derive(Clone, Copy, Default)]
-struct ChannelBurst {
+/// The largest burst of one channel: how much it writes within a tick.
+#[derive(Default)]
+pub(crate) struct ChannelBurst {
     /// The last tick in which the channel wrote, and its bytes.
     tick: u32,
     tick_bytes: u64,
@@ -92,32 +85,26 @@ struct ChannelBurst {
     measured_at: Instant,
 }
 
-impl BurstEstimator {
-    pub(crate) fn new(channels: usize) -> Self {
-        Self { channels: (0..channels).map(|_| ChannelBurst::default()).collect(), tick: 0 }
-    }
-
-    pub(crate) const fn begin_tick(&mut self) {
-        self.tick = self.tick.wrapping_add(1);
-    }
-
-    /// Notes that a channel has written this many bytes of frames.
-    pub(crate) fn on_written(&mut self, channel: ChannelId, bytes: usize, now: Instant) {
-        let burst = &mut self.channels[channel];
-        let before = if burst.tick == self.tick { burst.tick_bytes } else { 0 };
-        (burst.tick, burst.tick_bytes) = (self.tick, before + bytes as u64);
+impl ChannelBurst {
+    /// Notes that the channel has written this many bytes of frames in a tick.
+    #[inline]
+    pub(crate) fn on_written(&mut self, tick: u32, bytes: usize, now: Instant) {
+        let before = if self.tick == tick { self.tick_bytes } else { 0 };
+        (self.tick, self.tick_bytes) = (tick, before + bytes as u64);
         // A maximum over a window: a larger burst replaces it at once, a smaller one after a second.
-        if burst.tick_bytes >= burst.max_bytes || now.reached(burst.measured_at, BURST_MEMORY) {
-            (burst.max_bytes, burst.measured_at) = (burst.tick_bytes, now);
+        if self.tick_bytes >= self.max_bytes || now.reached(self.measured_at, BURST_MEMORY) {
+            (self.max_bytes, self.measured_at) = (self.tick_bytes, now);
         }
     }
+}
 
-    /// Returns the bytes to reserve on the path for the channels for which `is_reserved_for` returns true.
-    pub(crate) fn reserve(&self, now: Instant, is_reserved_for: impl Fn(ChannelId) -> bool) -> u64 {
-        let channels = (0..).map(ChannelId).zip(&self.channels);
-        let recent = channels.filter(|(_, burst)| burst.max_bytes > 0 && !now.reached(burst.measured_at, BURST_MEMORY));
-        let reserved = recent.filter(|(channel, _)| is_reserved_for(*channel));
+impl ChannelTable {
+    /// Returns the bytes to reserve on the path for the bursts of the classes for which `is_reserved_for` returns true.
+    pub(crate) fn reserve(&self, now: Instant, is_reserved_for: impl Fn(u8) -> bool) -> u64 {
+        let reserved = self.iter().filter(|(channel, _)| is_reserved_for(self.priority(*channel)));
+        let bursts = reserved.map(|(_, state)| &state.burst);
+        let recent = bursts.filter(|burst| burst.max_bytes > 0 && !now.reached(burst.measured_at, BURST_MEMORY));
         // Each burst leaves in a packet of its own, in the worst case.
-        reserved.map(|(_, burst)| burst.max_bytes + PACKET_BYTES).sum::<u64>().min(MAX_RESERVE_BYTES)
+        recent.map(|burst| burst.max_bytes + PACKET_BYTES).sum::<u64>().min(MAX_RESERVE_BYTES)
     }
 }

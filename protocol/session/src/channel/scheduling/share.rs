@@ -1,9 +1,9 @@
 //! How the priority classes share what the path would carry now. `send_budget` explains the rules.
 
+use crate::channel::channel_table::channels_in;
 use crate::channel::channels::Channels;
 use crate::channel::config::ChannelId;
 use crate::channel::scheduling::send_budget::{PACKET_BYTES, PendingDemand, SendBudget};
-use crate::channel::send::sender::ChannelSender;
 use crate::channel::transfer_channel::TransferChannel;
 use slipgate_netcode::time::Instant;
 
@@ -37,9 +37,9 @@ impl Channels {
     pub(crate) fn pending_demand(&self, now: Instant) -> Option<PendingDemand> {
         let ready = self.ready();
         let first = self.next_channel(ready, now)?;
-        let class = self.scheduler.priority(first);
+        let class = self.table.priority(first);
         // All channels of the class may leave in the next packets.
-        let of_class = self.channels_in(ready).filter(|channel| self.scheduler.priority(*channel) == class);
+        let of_class = channels_in(ready).filter(|channel| self.table.priority(*channel) == class);
         let bytes = of_class.fold(0, |bytes: u64, channel| bytes.saturating_add(self.waiting_frame_bytes(channel)));
         let is_starved = self.is_starved(first, now);
         let overdraft = self.overdraft(ready, first, is_starved, now);
@@ -49,9 +49,8 @@ impl Channels {
     /// Returns how far the highest class may overdraw the credit, because of lower classes that wait.
     #[must_use]
     pub(crate) fn max_overdraft(&self, now: Instant) -> u64 {
-        let class_of = |channel| self.scheduler.priority(channel);
-        let lowest = self.channels_in(self.ready()).map(class_of).min();
-        lowest.map_or(0, |lowest| self.bursts.reserve(now, |other| class_of(other) > lowest))
+        let lowest = channels_in(self.ready()).map(|channel| self.table.priority(channel)).min();
+        lowest.map_or(0, |lowest| self.table.reserve(now, |class| class > lowest))
     }
 
     /// Returns up to where a channel's frames may fill the packet.
@@ -91,18 +90,17 @@ impl Channels {
         if self.transfers.get(index).is_some_and(TransferChannel::has_frames) {
             return u64::MAX;
         }
-        self.senders.get(index).map_or(0, ChannelSender::waiting_frame_bytes)
+        self.table.get(channel).map_or(0, |state| state.sender.waiting_frame_bytes())
     }
 
     /// Returns how far a channel may overdraw the credit: as far as the bursts of its class and of those between it and
     /// the lowest class that waits. A starved channel may overdraw as far as the highest class.
     fn overdraft(&self, ready: u64, channel: ChannelId, is_starved: bool, now: Instant) -> u64 {
-        let class_of = |channel| self.scheduler.priority(channel);
         // A starved channel counts as the highest class for this packet.
-        let class = if is_starved { u8::MAX } else { class_of(channel) };
-        let lowest = self.channels_in(ready).map(class_of).min().filter(|lowest| *lowest < class);
-        let Some(lowest) = lowest else { return 0 };
-        self.bursts.reserve(now, |other| lowest < class_of(other) && class_of(other) <= class)
+        let class = if is_starved { u8::MAX } else { self.table.priority(channel) };
+        let classes = channels_in(ready).map(|channel| self.table.priority(channel));
+        let Some(lowest) = classes.min().filter(|lowest| *lowest < class) else { return 0 };
+        self.table.reserve(now, |other| lowest < other && other <= class)
     }
 
     /// Returns how much of the window a channel leaves to higher classes.
@@ -110,16 +108,12 @@ impl Channels {
         if is_starved {
             return 0;
         }
-        let class = self.scheduler.priority(channel);
-        self.bursts.reserve(now, |other| self.scheduler.priority(other) > class)
+        let class = self.table.priority(channel);
+        self.table.reserve(now, |other| other > class)
     }
 
     fn is_starved(&self, channel: ChannelId, now: Instant) -> bool {
-        self.candidate(channel).is_some_and(|candidate| self.scheduler.starved_since(&candidate, now).is_some())
-    }
-
-    fn channels_in(&self, mask: u64) -> impl Iterator<Item = ChannelId> + use<> {
-        self.channel_ids().filter(move |channel| mask >> channel.0 & 1 != 0)
+        self.candidate(channel).is_some_and(|candidate| self.table.starved_since(&candidate, now).is_some())
     }
 }
 

@@ -1,11 +1,11 @@
-//! The shared context of all senders: memory, receipts, and the packet that is being written.
+//! The shared context of all senders: memory, receipts, and the frame that is being written.
 
 use crate::channel::chunks::{ChunkList, ChunkPool};
 use crate::channel::config::ChannelId;
 use crate::channel::events::DeliveryStatus;
 use crate::channel::send::frames_in_flight::{FramesInFlight, SentFrame};
 use crate::channel::send::receipts::{ReceiptId, Receipts};
-use crate::channel::stats::SenderStats;
+use crate::channel::stats::ChannelStats;
 use crate::channel::wire::frame_writer::FrameWriter;
 use crate::wire::reliable::Sequence;
 use slipgate_netcode::time::Instant;
@@ -28,22 +28,13 @@ impl SendContext {
     }
 }
 
-/// The packet that is being written.
-pub(crate) struct PacketContext<'a, 'buf> {
-    pub(crate) writer: &'a mut FrameWriter<'buf>,
-    pub(crate) shared: &'a mut SendContext,
-    pub(crate) in_flight: &'a mut FramesInFlight,
-    pub(crate) sequence: Sequence,
-    pub(crate) now: Instant,
-}
-
 /// The context in which a channel writes a frame.
 pub(crate) struct FrameContext<'a, 'buf> {
     pub(crate) channel: ChannelId,
     pub(crate) writer: &'a mut FrameWriter<'buf>,
     pub(crate) shared: &'a mut SendContext,
     pub(crate) in_flight: &'a mut FramesInFlight,
-    pub(crate) stats: &'a mut SenderStats,
+    pub(crate) stats: &'a mut ChannelStats,
     pub(crate) sequence: Sequence,
     pub(crate) now: Instant,
 }

@@ -211,13 +211,12 @@ impl FramesInFlight {
 }
 
 impl SentFrame {
-    /// Returns the index of the frame's channel in the layout.
-    pub(crate) fn channel_index(self) -> usize {
+    pub(crate) const fn channel(self) -> ChannelId {
         let (Self::Whole { channel, .. }
         | Self::Slice { channel, .. }
         | Self::Transfer { channel, .. }
         | Self::Once { channel, .. }) = self;
-        channel.0.into()
+        channel
     }
 
     /// Returns whether the content is sent again when the packet is lost.

@@ -108,7 +108,7 @@ impl Queue {
     }
 
     /// Returns the bytes of the message with this key that would be replaced.
-    pub(crate) fn replaceable_bytes(&self, key: Option<u64>) -> Option<u32> {
+    pub(crate) fn replaceable_bytes(&self, key: u64) -> Option<u32> {
         self.index_of(key).and_then(|index| self.messages.get(index)).map(|message| message.bytes)
     }
 
@@ -190,7 +190,7 @@ impl Queue {
         // Both count for a moment; the replaced message is subtracted below.
         self.bytes += new.bytes;
         self.earliest_deadline = Some(self.earliest_deadline.map_or(new.deadline, |first| first.min(new.deadline)));
-        let same_key = self.index_of(params.key).and_then(|index| self.messages.get_mut(index));
+        let same_key = params.key.and_then(|key| self.index_of(key)).and_then(|index| self.messages.get_mut(index));
         let Some(old) = same_key else {
             if let Some(key) = new.key {
                 self.keys.insert(key, new.number);
@@ -229,8 +229,8 @@ impl Queue {
     }
 
     /// Returns the index of the message with this key, unless some pieces of it were sent.
-    fn index_of(&self, key: Option<u64>) -> Option<usize> {
-        let number = self.keys.get(key?)?;
+    fn index_of(&self, key: u64) -> Option<usize> {
+        let number = self.keys.get(key)?;
         let is_match = |index: &usize| self.messages.get(*index).is_some_and(|message| message.number == number);
         // Numbers are consecutive unless messages in between expired: then the search costs log n.
         let first = self.messages.front()?.number;

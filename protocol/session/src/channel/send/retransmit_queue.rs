@@ -264,8 +264,8 @@ impl RetransmitQueue {
     }
 
     /// Returns the bytes of the message with this key that would be withdrawn.
-    pub(crate) fn replaceable_bytes(&self, key: Option<u64>) -> Option<u32> {
-        self.index_of_key(key?).and_then(|index| self.window.get(index)).map(|message| message.bytes)
+    pub(crate) fn replaceable_bytes(&self, key: u64) -> Option<u32> {
+        self.index_of_key(key).and_then(|index| self.window.get(index)).map(|message| message.bytes)
     }
 
     /// Returns the index of the message with this key, if it can be superseded.

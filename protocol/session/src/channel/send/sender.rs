@@ -1,14 +1,13 @@
 //! The sender of one channel: which messages wait, and how they leave.
 
-use crate::channel::config::{ChannelConfig, ChannelId, Kind};
-use crate::channel::options::{ChannelSendError, Remaining};
+use crate::channel::config::{ChannelConfig, Kind};
+use crate::channel::options::Remaining;
 use crate::channel::scheduling::send_budget::FRAME_OVERHEAD_BYTES;
-use crate::channel::send::context::{FrameContext, PacketContext, SendContext};
+use crate::channel::send::context::{FrameContext, SendContext};
 use crate::channel::send::frame_plan::{FramePlan, plan_frame};
 use crate::channel::send::frames_in_flight::SentFrame;
 use crate::channel::send::queue::{MessageSource, Queue, QueuedMessage, SendParams};
 use crate::channel::send::retransmit_queue::RetransmitQueue;
-use crate::channel::stats::SenderStats;
 use crate::channel::wire::frame_writer::FrameHeader;
 use crate::channel::wire::message_id::MessageId;
 use crate::channel::wire::pieces::{PIECE_BYTES, pieces_of};
@@ -21,17 +20,11 @@ pub(crate) struct ChannelSender {
     retransmits: RetransmitQueue,
     /// The next id of messages that are sent once.
     next_id: MessageId,
-    pub(crate) stats: SenderStats,
 }
 
 impl ChannelSender {
     pub(crate) fn new(config: &ChannelConfig) -> Self {
-        Self {
-            queue: Queue::default(),
-            retransmits: RetransmitQueue::new(config),
-            next_id: MessageId::default(),
-            stats: SenderStats::default(),
-        }
+        Self { queue: Queue::default(), retransmits: RetransmitQueue::new(config), next_id: MessageId::default() }
     }
 
     /// Starts with this id instead of 0.
@@ -61,10 +54,7 @@ impl ChannelSender {
         }
     }
 
-    /// Queues a message.
-    ///
-    /// # Errors
-    /// [`ChannelSendError::Backlogged`] when the queue has no room for it.
+    /// Queues a message. Returns how many others it supersedes, or `None` if the queue has no room for it.
     #[inline]
     pub(crate) fn push(
         &mut self,
@@ -72,44 +62,34 @@ impl ChannelSender {
         message: MessageSource<'_>,
         params: SendParams,
         context: &mut SendContext,
-    ) -> Result<(), ChannelSendError> {
-        let replaced = [self.queue.replaceable_bytes(params.key), self.retransmits.replaceable_bytes(params.key)];
-        let is_newest_only = config.replaces_older() && params.key.is_none();
-        let remaining = if is_newest_only {
-            self.remaining(config, context)
-        } else {
-            self.remaining_without((0, 0), config, context)
+    ) -> Option<u64> {
+        let replaced = match params.key {
+            Some(key) => [self.queue.replaceable_bytes(key), self.retransmits.replaceable_bytes(key)],
+            None => [None; 2],
         };
+        let is_newest_only = config.replaces_older() && params.key.is_none();
+        let outdated = if is_newest_only { self.queue.outdated() } else { (0, 0) };
+        let remaining = self.remaining_without(outdated, config, context);
         let available = replaced.iter().flatten().fold(u64::from(remaining.bytes), |sum, old| sum + u64::from(*old));
         let is_replacement = replaced != [None; 2];
         if message.len() as u64 > available || (!is_replacement && remaining.messages == 0) {
-            return Err(ChannelSendError::Backlogged);
+            return None;
         }
         if is_newest_only {
-            self.stats.superseded += self.queue.push_newest(message, params, context);
-            return Ok(());
+            return Some(self.queue.push_newest(message, params, context));
         }
         // Both may exist: one in flight, and a newer one that waits.
         let was_in_flight = params.key.is_some_and(|key| self.retransmits.supersede(key, context));
         let was_waiting = self.queue.push(message, params, context);
-        self.stats.superseded += u64::from(was_in_flight) + u64::from(was_waiting);
-        Ok(())
+        Some(u64::from(was_in_flight) + u64::from(was_waiting))
     }
 
-    /// Begins a tick.
-    pub(crate) fn begin_tick(&mut self, now: Instant, context: &mut SendContext) {
+    /// Begins a tick: discards messages that expired before they were sent for the first time. Returns how many there
+    /// were.
+    #[inline]
+    pub(crate) fn begin_tick(&mut self, now: Instant, context: &mut SendContext) -> u64 {
         self.queue.begin_tick();
-        self.expire(now, context);
-    }
-
-    /// Discards messages that expired before they were sent for the first time.
-    fn expire(&mut self, now: Instant, context: &mut SendContext) {
-        self.stats.expired += self.queue.expire(now, context);
-    }
-
-    /// Returns whether a frame could be written.
-    pub(crate) fn is_ready(&self) -> bool {
-        self.waiting_since().is_some()
+        self.queue.expire(now, context)
     }
 
     /// Returns the bytes of messages that wait. If any sent message is due again, all bytes in the window count.
@@ -138,24 +118,16 @@ impl ChannelSender {
     }
 
     /// Writes one frame. Returns whether there was room for it.
-    pub(crate) fn write(&mut self, channel: ChannelId, kind: Kind, packet: &mut PacketContext<'_, '_>) -> bool {
-        self.expire(packet.now, packet.shared);
-        let Self { queue, retransmits, next_id, stats } = self;
-        let mut frame = FrameContext {
-            channel,
-            writer: packet.writer,
-            shared: packet.shared,
-            in_flight: packet.in_flight,
-            stats,
-            sequence: packet.sequence,
-            now: packet.now,
-        };
+    #[inline]
+    pub(crate) fn write(&mut self, kind: Kind, frame: &mut FrameContext<'_, '_>) -> bool {
+        frame.stats.expired += self.queue.expire(frame.now, frame.shared);
+        let Self { queue, retransmits, next_id } = self;
         if kind.is_reliable() {
             // Retransmissions first: the peer can deliver nothing behind a gap on an ordered channel.
-            retransmits.write(&mut frame)
-                || (retransmits.due_since().is_none() && write_first_time(queue, retransmits, &mut frame))
+            retransmits.write(frame)
+                || (retransmits.due_since().is_none() && write_first_time(queue, retransmits, frame))
         } else {
-            write_once(queue, next_id, kind, &mut frame)
+            write_once(queue, next_id, kind, frame)
         }
     }
 

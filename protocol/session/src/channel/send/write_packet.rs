@@ -1,13 +1,13 @@
 //! Packets out: which frames a packet carries, and what its acknowledgement or loss means for their messages.
 //! `scheduling::share` limits what each priority class may write.
 
+use crate::channel::channel_table::ChannelTable;
 use crate::channel::channels::Channels;
 use crate::channel::config::{ChannelId, Kind};
 use crate::channel::scheduling::send_budget::SendBudget;
 use crate::channel::scheduling::share::PacketShare;
-use crate::channel::send::context::{PacketContext, SendContext};
+use crate::channel::send::context::{FrameContext, SendContext};
 use crate::channel::send::frames_in_flight::{Displaced, SentFrame};
-use crate::channel::send::sender::ChannelSender;
 use crate::channel::transfer_channel::TransferChannel;
 use crate::channel::wire::frame_writer::FrameWriter;
 use crate::wire::reliable::Sequence;
@@ -19,7 +19,7 @@ impl Channels {
     /// `None` when a transfer is in progress, which always has more to send.
     pub(crate) fn waiting_bytes(&self) -> Option<u64> {
         let has_transfers = self.transfers.iter().any(TransferChannel::has_frames);
-        (!has_transfers).then(|| self.senders.iter().map(ChannelSender::waiting_bytes).sum())
+        (!has_transfers).then(|| self.table.iter().map(|(_, state)| state.sender.waiting_bytes()).sum())
     }
 
     /// Writes frames into the rest of a packet. Returns how many bytes they take: 0 if nothing waits or fits.
@@ -39,12 +39,10 @@ impl Channels {
         for transfers in &mut self.transfers {
             transfers.update_waiting_since(now);
         }
-        let mut left = self.ready();
-        // An empty packet must not start turns or waiting times.
+        let mut left = self.begin_packet(buf.len());
         if left == 0 {
             return 0;
         }
-        self.begin_packet(left, buf.len());
         let mut share = PacketShare::new(left, budget, buf.len());
         let mut writer = FrameWriter::new(buf);
         while let Some(channel) = self.next_channel(left, now) {
@@ -55,34 +53,14 @@ impl Channels {
                 // Lower classes must leave credit for it in the next packet.
                 share.defer(self.waiting_frame_bytes(channel));
             }
-            let is_empty = !self.is_ready(channel);
-            if is_empty && written {
-                self.scheduler.on_quantum_done(channel, now);
-            }
-            // A channel that cannot write leaves the loop, which therefore ends.
-            if !written || is_empty {
+            if self.finish_frame(channel, written, now) {
                 left &= !(1 << channel.0);
             }
             if writer.is_closed() {
                 break;
             }
         }
-        let bytes = writer.finish();
-        if left == 0 {
-            self.update_idle();
-        }
-        bytes
-    }
-
-    /// Begins a packet with these channels ready, one bit for each, and this much room for frames.
-    fn begin_packet(&mut self, ready: u64, packet_bytes: usize) {
-        self.scheduler.begin_packet(ready, packet_bytes);
-        for channel in self.channel_ids().filter(|channel| ready >> channel.0 & 1 != 0) {
-            // Waiting time counts from the packet in which the channel could have sent.
-            if let Some(candidate) = self.candidate(channel) {
-                self.scheduler.on_waiting(candidate);
-            }
-        }
+        writer.finish()
     }
 
     /// Returns whether the window of packets in flight is full: send no more until a packet is acked or lost. A packet
@@ -99,16 +77,15 @@ impl Channels {
 
     /// Handles the acknowledgement of a packet, also after it was reported lost.
     pub fn on_acked(&mut self, packet: Sequence) {
-        let Self { in_flight, senders, transfers, context, is_idle, .. } = self;
+        let Self { in_flight, table, transfers, context, .. } = self;
         for frame in in_flight.on_acked(packet) {
-            // The window may have room again for a message that waits.
-            *is_idle = false;
-            let index = frame.channel_index();
-            if let SentFrame::Transfer { sent, .. } = frame {
-                if let Some(transfers) = transfers.get_mut(index).must_exist("the channel of a frame") {
+            if let SentFrame::Transfer { channel, sent } = frame {
+                if let Some(transfers) = transfers.get_mut(usize::from(channel.0)).must_exist("the channel of a frame")
+                {
                     transfers.on_acked(sent);
                 }
-            } else if let Some(sender) = senders.get_mut(index).must_exist("the channel of a frame") {
+            // The window may have room again for a message that waits.
+            } else if let Some(sender) = table.pending_sender(frame.channel()) {
                 sender.on_acked(frame, context);
             }
         }
@@ -116,10 +93,9 @@ impl Channels {
 
     /// Handles the loss of a packet: reliable content is queued again.
     pub fn on_lost(&mut self, packet: Sequence) {
-        let Self { in_flight, senders, transfers, context, is_idle, .. } = self;
+        let Self { in_flight, table, transfers, context, .. } = self;
         for frame in in_flight.on_lost(packet) {
-            *is_idle = false;
-            on_frame_lost(senders, transfers, context, frame);
+            on_frame_lost(table, transfers, context, frame);
         }
     }
 
@@ -131,10 +107,9 @@ impl Channels {
     /// Handles a probe timeout (RFC 9002 §6.2): queues the content of the oldest packet again that is neither acked nor
     /// lost.
     pub fn on_pto(&mut self) {
-        let Self { in_flight, senders, transfers, is_idle, .. } = self;
+        let Self { in_flight, table, transfers, .. } = self;
         for frame in in_flight.on_pto() {
-            *is_idle = false;
-            queue_again(senders, transfers, frame);
+            queue_again(table, transfers, frame);
         }
     }
 
@@ -143,12 +118,9 @@ impl Channels {
         let distance = self.newest.map_or(0, |newest| packet - newest);
         debug_assert!(distance < 1 << 15, "packets are written in the order of their numbers");
         self.newest = Some(packet);
-        let Self { in_flight, senders, transfers, context, is_idle, .. } = self;
+        let Self { in_flight, table, transfers, context, .. } = self;
         in_flight.make_room(packet, |displaced| match displaced {
-            Displaced::Lost(frame) => {
-                *is_idle = false;
-                on_frame_lost(senders, transfers, context, frame);
-            }
+            Displaced::Lost(frame) => on_frame_lost(table, transfers, context, frame),
             Displaced::Forgotten(SentFrame::Once { part, .. }) => context.receipts.on_forgotten(part),
             Displaced::Forgotten(_) => {}
         });
@@ -165,19 +137,17 @@ impl Channels {
         // Transfers have no queue of messages.
         let written = match self.layout.channel(channel).map(|config| config.kind) {
             Some(Kind::Transfers) => self.write_transfer(channel, writer, packet).is_some(),
-            Some(kind) => self.write_message(channel, kind, writer, packet, now).unwrap_or(false),
+            Some(kind) => self.write_message(channel, kind, writer, packet, now),
             None => false,
         };
-        let bytes = writer.pos() - before;
         // Charged by bytes of frames, headers included.
-        if let (true, Some(sender)) = (written, self.senders.get_mut(usize::from(channel.0))) {
-            sender.stats.frame_bytes += bytes as u64;
-            self.scheduler.charge(channel, bytes, now);
-            self.bursts.on_written(channel, bytes, now);
+        if written {
+            self.table.charge(channel, writer.pos() - before, now);
         }
         written
     }
 
+    #[inline]
     fn write_message(
         &mut self,
         channel: ChannelId,
@@ -185,10 +155,12 @@ impl Channels {
         writer: &mut FrameWriter<'_>,
         sequence: Sequence,
         now: Instant,
-    ) -> Option<bool> {
-        let sender = self.senders.get_mut(usize::from(channel.0)).must_exist("a channel of the layout")?;
-        let (shared, in_flight) = (&mut self.context, &mut self.in_flight);
-        Some(sender.write(channel, kind, &mut PacketContext { writer, shared, in_flight, sequence, now }))
+    ) -> bool {
+        let Self { table, context, in_flight, .. } = self;
+        let Some(state) = table.get_mut(channel).must_exist("a channel of the layout") else { return false };
+        let stats = &mut state.stats;
+        let mut frame = FrameContext { channel, writer, shared: context, in_flight, stats, sequence, now };
+        state.sender.write(kind, &mut frame)
     }
 
     fn write_transfer(&mut self, channel: ChannelId, writer: &mut FrameWriter<'_>, packet: Sequence) -> Option<()> {
@@ -201,24 +173,23 @@ impl Channels {
 
 /// Handles the loss of a frame: its content is queued again, or its message is lost.
 fn on_frame_lost(
-    senders: &mut [ChannelSender],
+    table: &mut ChannelTable,
     transfers: &mut [TransferChannel],
     context: &mut SendContext,
     frame: SentFrame,
 ) {
     match frame {
         SentFrame::Once { part, .. } => context.receipts.on_lost(part),
-        frame => queue_again(senders, transfers, frame),
+        frame => queue_again(table, transfers, frame),
     }
 }
 
-fn queue_again(senders: &mut [ChannelSender], transfers: &mut [TransferChannel], frame: SentFrame) {
-    let index = frame.channel_index();
-    if let SentFrame::Transfer { sent, .. } = frame {
-        if let Some(transfers) = transfers.get_mut(index).must_exist("the channel of a frame") {
+fn queue_again(table: &mut ChannelTable, transfers: &mut [TransferChannel], frame: SentFrame) {
+    if let SentFrame::Transfer { channel, sent } = frame {
+        if let Some(transfers) = transfers.get_mut(usize::from(channel.0)).must_exist("the channel of a frame") {
             transfers.on_lost(sent);
         }
-    } else if let Some(sender) = senders.get_mut(index).must_exist("the channel of a frame") {
+    } else if let Some(sender) = table.pending_sender(frame.channel()) {
         sender.queue_again(frame);
     }
 }
