@@ -16,8 +16,7 @@ impl Instant {
     #[inline]
     #[must_use]
     pub fn from_start(since_start: Duration) -> Self {
-        // 128 bits of nanoseconds do not fit, but 584 years are out of reach.
-        Self(u64::try_from(since_start.as_nanos()).unwrap_or(u64::MAX))
+        Self(nanos(since_start))
     }
 
     /// The last moment of the clock: the deadline of a timer that is off.
@@ -42,7 +41,7 @@ impl Instant {
     #[inline]
     #[must_use]
     pub fn after(self, duration: Duration) -> Self {
-        Self(self.0.saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)))
+        Self(self.0.saturating_add(nanos(duration)))
     }
 
     /// Returns whether this moment is at least `duration` after `earlier`.
@@ -60,8 +59,15 @@ impl Sub<Duration> for Instant {
     /// Returns the moment `duration` before this one, at least the start of the clock.
     #[inline]
     fn sub(self, duration: Duration) -> Self {
-        Self(self.0.saturating_sub(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)))
+        Self(self.0.saturating_sub(nanos(duration)))
     }
+}
+
+/// Returns whole nanoseconds. Longer times than 64 bits hold, 584 years, are out of reach.
+#[inline]
+const fn nanos(duration: Duration) -> u64 {
+    // 64 bits in each step: this takes fewer instructions than a product of 128 bits that is checked afterwards.
+    duration.as_secs().saturating_mul(1_000_000_000).saturating_add(duration.subsec_nanos() as u64)
 }
 
 /// A moment of the wall clock, in whole seconds since 1970-01-01 UTC: the unit of a connect token's timestamps.

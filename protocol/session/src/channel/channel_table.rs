@@ -4,7 +4,7 @@
 
 use alloc::boxed::Box;
 
-use crate::channel::config::{ChannelConfig, ChannelId};
+use crate::channel::config::{ChannelConfig, ChannelId, Kind};
 use crate::channel::layout::Layout;
 use crate::channel::recv::receiver::ChannelReceiver;
 use crate::channel::scheduling::scheduler::{ChannelTurn, QUANTUM_BYTES};
@@ -15,6 +15,7 @@ use slipgate_netcode::slab::MustExist;
 
 /// One channel: when it writes, what it sends and what it receives.
 pub(crate) struct ChannelState {
+    pub(crate) kind: Kind,
     pub(crate) turn: ChannelTurn,
     pub(crate) burst: ChannelBurst,
     pub(crate) stats: ChannelStats,
@@ -25,6 +26,7 @@ pub(crate) struct ChannelState {
 impl ChannelState {
     fn new(config: &ChannelConfig, layout: &Layout) -> Self {
         Self {
+            kind: config.kind,
             turn: ChannelTurn::new(config, layout),
             burst: ChannelBurst::default(),
             stats: ChannelStats::default(),

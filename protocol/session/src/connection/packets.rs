@@ -69,7 +69,7 @@ impl PacketConnection {
         &mut self,
         payload: &[u8],
         now: Instant,
-        sink: &mut impl Sink,
+        sink: &mut dyn Sink,
     ) -> Result<Sequence, PacketSendError> {
         let datagrams =
             if payload.len() > self.fragment_above { payload.len().div_ceil(self.fragment_bytes.max(1)) } else { 1 };
@@ -90,7 +90,7 @@ impl PacketConnection {
     }
 
     /// Sends the acknowledgements that are due and that no other packet carried.
-    pub(crate) fn transmit(&mut self, now: Instant, sink: &mut impl Sink) {
+    pub(crate) fn transmit(&mut self, now: Instant, sink: &mut dyn Sink) {
         self.path.send_plain_acks(now, sink);
     }
 

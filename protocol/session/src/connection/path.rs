@@ -41,8 +41,6 @@ pub(super) struct ConnectionPath {
     socket_delay: SocketDelay,
     /// The newest packet that arrived, and when: the next frame echoes it.
     newest_arrival: Option<NewestArrival>,
-    /// Bytes that were acknowledged since the start.
-    delivered: u64,
     ack_result: AckResult,
 }
 
@@ -125,7 +123,6 @@ impl ConnectionPath {
             send_times: SendTimeEstimator::default(),
             socket_delay: SocketDelay::default(),
             newest_arrival: None,
-            delivered: 0,
             ack_result: AckResult::default(),
         })
     }
@@ -202,13 +199,12 @@ impl ConnectionPath {
     }
 
     fn notify_controller(&mut self, newest: Option<NewestAck>, now: Instant) {
-        self.delivered += self.ack_result.acked.iter().map(|packet| u64::from(packet.bytes)).sum::<u64>();
         self.congestion.on_feedback(Feedback {
             now,
             newest,
             acked: &self.ack_result.acked,
             lost: &self.ack_result.lost,
-            delivered: self.delivered,
+            delivered: self.ack_result.delivered,
             in_flight: self.in_flight(),
         });
     }
@@ -241,7 +237,7 @@ impl ConnectionPath {
         kind: SessionPacketKind,
         max_bytes: usize,
         now: Instant,
-        sink: &mut impl Sink,
+        sink: &mut dyn Sink,
         fill: impl FnOnce(Sequence, &mut [u8]) -> usize,
     ) -> u32 {
         let mut extended = [0; MAX_EXTENDED_ACK_BYTES];
@@ -271,7 +267,7 @@ impl ConnectionPath {
         payload: &[u8],
         datagrams: u32,
         now: Instant,
-        sink: &mut impl Sink,
+        sink: &mut dyn Sink,
     ) -> Result<Sequence, PacketSendError> {
         let (sequence, bytes) = self.endpoint.send(payload, datagrams, now, sink, &mut self.ack_result)?;
         self.congestion.on_sent(bytes, now);
@@ -279,7 +275,7 @@ impl ConnectionPath {
     }
 
     /// Sends the acknowledgements that are due, in packets of their own without frames.
-    pub(super) fn send_plain_acks(&mut self, now: Instant, sink: &mut impl Sink) {
+    pub(super) fn send_plain_acks(&mut self, now: Instant, sink: &mut dyn Sink) {
         self.endpoint.send_acks(now, sink, &mut self.ack_result);
     }
 

@@ -127,7 +127,7 @@ impl Endpoint {
     /// # Errors
     /// `Empty` if the payload has no bytes, `TooLarge` if it exceeds the limits, `Backlogged` if the sink cannot take
     /// all of its datagrams. Nothing was sent then.
-    pub fn send(&mut self, payload: &[u8], now: Instant, sink: &mut impl Sink) -> Result<Sequence, PacketSendError> {
+    pub fn send(&mut self, payload: &[u8], now: Instant, sink: &mut dyn Sink) -> Result<Sequence, PacketSendError> {
         self.core.send(payload, 1, now, sink, &mut self.events).map(|(sequence, _)| sequence)
     }
 
@@ -140,7 +140,7 @@ impl Endpoint {
     pub fn send_with(
         &mut self,
         now: Instant,
-        sink: &mut impl Sink,
+        sink: &mut dyn Sink,
         fill: impl FnOnce(&mut [u8]) -> usize,
     ) -> Result<Sequence, PacketSendError> {
         let sent = self.core.send_framed(AckEliciting, now, sink, &mut self.events, |_, buf| fill(buf));
@@ -155,7 +155,7 @@ impl Endpoint {
     }
 
     /// Sends the ack-only packets that are due.
-    pub fn transmit(&mut self, now: Instant, sink: &mut impl Sink) {
+    pub fn transmit(&mut self, now: Instant, sink: &mut dyn Sink) {
         self.core.send_acks(now, sink, &mut self.events);
     }
 
@@ -268,7 +268,7 @@ impl EndpointCore {
         payload: &[u8],
         datagrams: u32,
         now: Instant,
-        sink: &mut impl Sink,
+        sink: &mut dyn Sink,
         outcomes: &mut impl PacketOutcomes,
     ) -> Result<(Sequence, u32), PacketSendError> {
         let header = self.write_packet(payload, sink)?;
@@ -277,7 +277,7 @@ impl EndpointCore {
     }
 
     /// Writes a packet into the sink, in fragments if it is large.
-    fn write_packet(&mut self, payload: &[u8], sink: &mut impl Sink) -> Result<ReliableHeader, PacketSendError> {
+    fn write_packet(&mut self, payload: &[u8], sink: &mut dyn Sink) -> Result<ReliableHeader, PacketSendError> {
         if payload.is_empty() {
             return Err(PacketSendError::Empty);
         }
@@ -303,7 +303,7 @@ impl EndpointCore {
         &mut self,
         header: ReliableHeader,
         payload: &[u8],
-        sink: &mut impl Sink,
+        sink: &mut dyn Sink,
     ) -> Result<(), PacketSendError> {
         let parts = payload.chunks(self.limits.fragments.fragment_bytes);
         let count = u16::try_from(parts.len()).unwrap_or(u16::MAX);
@@ -337,7 +337,7 @@ impl EndpointCore {
         &mut self,
         kind: SessionPacketKind,
         now: Instant,
-        sink: &mut impl Sink,
+        sink: &mut dyn Sink,
         outcomes: &mut impl PacketOutcomes,
         fill: impl FnOnce(&ReliableHeader, &mut [u8]) -> usize,
     ) -> Result<(Sequence, u32), PacketSendError> {
@@ -362,7 +362,7 @@ impl EndpointCore {
     }
 
     /// Sends the ack-only packets that are due.
-    pub(crate) fn send_acks(&mut self, now: Instant, sink: &mut impl Sink, outcomes: &mut impl PacketOutcomes) {
+    pub(crate) fn send_acks(&mut self, now: Instant, sink: &mut dyn Sink, outcomes: &mut impl PacketOutcomes) {
         while let Some(header) = self.tracker.due_ack_header(now) {
             if write_datagram(0, sink, |writer| header.emit(writer)).is_err() {
                 return;
@@ -392,7 +392,7 @@ impl EndpointCore {
 /// Writes one datagram of a payload of `payload_bytes` into the sink.
 fn write_datagram(
     payload_bytes: usize,
-    sink: &mut impl Sink,
+    sink: &mut dyn Sink,
     emit: impl FnOnce(&mut Writer<'_>),
 ) -> Result<(), PacketSendError> {
     let buf = sink.next_buf().ok_or(PacketSendError::Backlogged)?;

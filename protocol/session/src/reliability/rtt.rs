@@ -29,7 +29,8 @@ impl Rtt {
 
     #[inline]
     pub(super) fn sample(&mut self, rtt: Duration) {
-        let millis = rtt.as_secs_f64() * 1000.0;
+        // Signed, because x86 converts only signed integers in one instruction.
+        let millis = rtt.as_nanos() as i64 as f64 / 1e6;
         let off = millis - self.smoothed;
         if self.history.samples.is_empty() {
             (self.smoothed, self.variation) = (millis, millis / 2.0);

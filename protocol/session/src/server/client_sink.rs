@@ -47,11 +47,9 @@ impl<O: Outbox> Sink for ClientSink<'_, O> {
 
     #[inline]
     fn next_buf(&mut self) -> Option<&mut [u8]> {
-        if self.remaining() == 0 {
-            self.is_full = true;
-            return None;
-        }
-        Some(self.buf)
+        // No division: this is asked for each packet.
+        self.is_full |= self.outbox.remaining() < self.datagrams;
+        if self.is_full { None } else { Some(self.buf) }
     }
 
     fn commit(&mut self, bytes: usize) {

@@ -201,8 +201,7 @@ impl SessionServer {
     /// - `WrongTraffic` unless the traffic is on channels.
     #[inline]
     pub fn connection_mut(&mut self, client: ClientHandle) -> Result<&mut Connection, SendError> {
-        self.wake(client.slot());
-        let connection = self.session_mut(client)?.protocol.connection_mut().ok_or(SendError::WrongTraffic)?;
+        let connection = self.wake_client(client)?.protocol.connection_mut().ok_or(SendError::WrongTraffic)?;
         if connection.close_reason().is_some() { Err(SendError::Gone) } else { Ok(connection) }
     }
 
@@ -289,14 +288,26 @@ impl SessionServer {
         self.sessions.get_mut(slot.0 as usize)?.as_mut()
     }
 
-    /// Visits a slot's session in this tick and polls its events, because something happened on it.
+    /// Returns a client's session like [`wake`](Self::wake).
     #[inline]
-    fn wake(&mut self, slot: SlotIndex) {
-        let Some(session) = self.session_at(slot).filter(|session| session.has_deadlines()) else { return };
-        if !core::mem::replace(&mut session.has_events, true) {
-            self.slots_with_events.push_back(slot);
+    fn wake_client(&mut self, client: ClientHandle) -> Result<&mut ClientSession, SendError> {
+        self.wake(client.slot()).filter(|session| session.is(client)).ok_or(SendError::Gone)
+    }
+
+    /// Returns a slot's session, visits it in this tick and polls its events, because something happens on it.
+    #[inline]
+    fn wake(&mut self, slot: SlotIndex) -> Option<&mut ClientSession> {
+        let Self { sessions, deadlines, earliest_deadline, slots_with_events, .. } = self;
+        let session = sessions.get_mut(slot.0 as usize)?.as_mut()?;
+        if session.has_deadlines() {
+            if !core::mem::replace(&mut session.has_events, true) {
+                slots_with_events.push_back(slot);
+            }
+            if let Some(deadline) = deadlines.get_mut(slot.0 as usize) {
+                (*deadline, *earliest_deadline) = (Instant::default(), Instant::default());
+            }
         }
-        self.set_deadline(slot, Instant::default());
+        Some(session)
     }
 
     #[inline]

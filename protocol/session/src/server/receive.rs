@@ -6,7 +6,7 @@ use super::event_queue::report_end;
 use super::{ReceivedDatagram, SessionMessage, SessionServer};
 use crate::channel::ChannelViolation;
 use crate::channel::close_code::CloseCode;
-use crate::connection::work_budget::{BYTE_WORK, PLAIN_PAYLOAD_WORK, RefusedPackets};
+use crate::connection::work_budget::{BYTE_WORK, PLAIN_PAYLOAD_WORK};
 use crate::connection::{CloseKind, CloseReason, ClosedBy, Intake};
 use slipgate_netcode::address::Address;
 use slipgate_netcode::discard::Discard;
@@ -58,8 +58,7 @@ impl SessionServer {
     /// Refused packets are sent again. Without channels only [`Intake::Flooded`] has an effect: it disconnects the
     /// client.
     pub fn set_intake(&mut self, client: ClientHandle, intake: Intake) {
-        self.wake(client.slot());
-        let Ok(session) = self.session_mut(client) else { return };
+        let Ok(session) = self.wake_client(client) else { return };
         if let Some(connection) = session.protocol.connection_mut() {
             connection.set_intake(intake);
         } else if intake == Intake::Flooded {
@@ -90,18 +89,18 @@ impl SessionServer {
     ) -> Option<ReceivedDatagram> {
         // The datagram arrived after the socket was last empty.
         let unread = now.since(self.drained_at);
-        let session = self.session_mut(client).ok()?;
+        let session = self.wake_client(client).ok()?;
         let received = session.handle(sequence, payload, start, scratch, unread, now);
-        let (refused, work) = match session.protocol.connection_mut() {
-            Some(connection) => (connection.take_refused(), connection.take_work_done()),
-            None => (RefusedPackets::default(), PLAIN_PAYLOAD_WORK + payload.len() as u64 * BYTE_WORK),
+        let Some(connection) = session.protocol.connection_mut() else {
+            let runs_channels = session.peer.take();
+            self.peers_with_channels += u64::from(runs_channels);
+            self.work_done += PLAIN_PAYLOAD_WORK + payload.len() as u64 * BYTE_WORK;
+            return received;
         };
-        let runs_channels = session.peer.take();
+        let (refused, work) = (connection.take_refused(), connection.take_work_done());
         self.packets_over_budget += u64::from(refused.over_budget);
         self.packets_not_taken += u64::from(refused.not_taken);
         self.work_done += work;
-        self.peers_with_channels += u64::from(runs_channels);
-        self.wake(client.slot());
         received
     }
 
@@ -130,8 +129,7 @@ impl SessionServer {
             ReceivedDatagram::Frames { client, payload, cursor } => {
                 let client = *client;
                 // The client may have been disconnected since its datagram was processed.
-                self.wake(client.slot());
-                let connection = self.session_mut(client).ok()?.protocol.connection_mut()?;
+                let connection = self.wake_client(client).ok()?.protocol.connection_mut()?;
                 let message = connection.next_message(datagram.get(payload.clone())?, cursor, scratch, now.monotonic);
                 let work = connection.take_work_done();
                 self.work_done += work;

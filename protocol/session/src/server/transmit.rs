@@ -43,10 +43,9 @@ impl SessionServer {
         }
         for slot in (0..self.deadlines.len() as u32).map(SlotIndex) {
             if self.is_due(slot, now)
-                && let Some(session) = self.session_at(slot)
+                && let Some(session) = self.wake(slot)
             {
                 session.tick(now);
-                self.wake(slot);
             }
         }
     }

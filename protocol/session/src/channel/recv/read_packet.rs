@@ -12,6 +12,7 @@ use crate::channel::transfer::Reception;
 use crate::channel::violation::ChannelViolation;
 use crate::channel::wire::frame::{FrameBody, FrameCursor, MessageFrame};
 use crate::wire::PayloadSpan;
+use slipgate_netcode::slab::MustExist;
 use slipgate_netcode::time::Instant;
 
 /// The minimum bytes of a frame with a piece of a message: head, id, and at least one byte of data.
@@ -45,10 +46,10 @@ impl Channels {
         let (mut cursor, mut chunks, mut parsed) = (FrameCursor::default(), 0, 0);
         let mut previews = [WindowPreview::default(); MAX_CHANNELS];
         // An invalid frame ends the count: `next` will report it.
-        while let Ok(MessageFrame { channel, body }) = MessageFrame::read(frames, &mut cursor, &self.layout) {
+        while let Ok((MessageFrame { channel, body }, config)) = MessageFrame::read(frames, &mut cursor, &self.layout) {
             parsed += 1;
-            let state = self.table.get(channel).zip(self.layout.channel(channel));
-            if let Some(((state, config), preview)) = state.zip(previews.get_mut(usize::from(channel.0))) {
+            let preview = previews.get_mut(usize::from(channel.0));
+            if let Some((state, preview)) = self.table.get(channel).zip(preview) {
                 chunks += state.receiver.chunks_needed(config.kind, &body, preview);
             }
         }
@@ -80,8 +81,7 @@ impl Channels {
                 return Ok(None);
             }
             self.frames_read += 1;
-            let frame = MessageFrame::read(frames, cursor, &self.layout)?;
-            if let Some(message) = self.take(frame, frames, scratch, now)? {
+            if let Some(message) = self.take(frames, cursor, scratch, now)? {
                 return Ok(Some(message));
             }
         }
@@ -93,21 +93,20 @@ impl Channels {
         core::mem::replace(&mut self.frames_read, 0)
     }
 
-    /// Handles a frame. Returns its message if that is to be delivered at once.
+    /// Handles the frame at the cursor. Returns its message if that is to be delivered at once.
     fn take(
         &mut self,
-        frame: MessageFrame,
         packet: &[u8],
+        cursor: &mut FrameCursor,
         scratch: &mut Vec<u8>,
         now: Instant,
     ) -> Result<Option<ReceivedMessage>, ChannelViolation> {
-        let MessageFrame { channel, body } = frame;
+        let (MessageFrame { channel, body }, config) = MessageFrame::read(packet, cursor, &self.layout)?;
         if let FrameBody::Transfer { data } = body {
             return self.take_transfer_frame(channel, packet.get(data).unwrap_or(&[])).map(|()| None);
         }
-        let (Some(state), Some(config)) = (self.table.get_mut(channel), self.layout.channel(channel)) else {
-            return Err(ChannelViolation::NoChannel(channel));
-        };
+        let state = self.table.get_mut(channel).must_exist("a channel of the layout");
+        let state = state.ok_or(ChannelViolation::NoChannel(channel))?;
         let whole = body.whole();
         let (pool, stats) = (&mut self.receive_pool, &mut state.stats);
         let context = &mut ReceiveContext { channel, config, packet, pool, scratch, stats, now };

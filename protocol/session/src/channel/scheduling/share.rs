@@ -59,8 +59,8 @@ impl Channels {
     /// fill the rest of this packet if the credit suffices for both, which saves the headers of a packet of their own.
     pub(crate) fn frame_limit(&self, share: &PacketShare, channel: ChannelId, now: Instant) -> usize {
         let PacketShare { ready, budget, packet_bytes, deferred } = *share;
-        let packet_bytes =
-            self.slice_frame_bytes(channel).map_or(packet_bytes, |slice| packet_bytes.min(slice.max(budget.bulk)));
+        let slice = if self.transfers.is_empty() { None } else { self.slice_frame_bytes(channel) };
+        let packet_bytes = slice.map_or(packet_bytes, |slice| packet_bytes.min(slice.max(budget.bulk)));
         // A starved channel gets a packet even without credit, so that the connection stays responsive.
         if budget.is_ample_for(deferred.saturating_add(packet_bytes as u64)) || self.is_starved(channel, now) {
             return packet_bytes;

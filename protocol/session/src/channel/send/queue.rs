@@ -69,7 +69,6 @@ pub(crate) struct SendParams {
 }
 
 /// The queue of one channel. Its owner enforces the limits.
-#[derive(Default)]
 pub(crate) struct Queue {
     messages: VecDeque<QueuedMessage>,
     next_number: u64,
@@ -79,10 +78,21 @@ pub(crate) struct Queue {
     /// A new tick has started since the last message without a key was queued.
     is_new_tick: bool,
     /// No message has a deadline before this.
-    earliest_deadline: Option<Instant>,
+    earliest_deadline: Instant,
 }
 
 impl Queue {
+    pub(crate) const fn new() -> Self {
+        Self {
+            messages: VecDeque::new(),
+            next_number: 0,
+            keys: KeyIndex::new(),
+            bytes: 0,
+            is_new_tick: false,
+            earliest_deadline: Instant::NEVER,
+        }
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.messages.len()
     }
@@ -189,7 +199,7 @@ impl Queue {
         };
         // Both count for a moment; the replaced message is subtracted below.
         self.bytes += new.bytes;
-        self.earliest_deadline = Some(self.earliest_deadline.map_or(new.deadline, |first| first.min(new.deadline)));
+        self.earliest_deadline = self.earliest_deadline.min(new.deadline);
         let same_key = params.key.and_then(|key| self.index_of(key)).and_then(|index| self.messages.get_mut(index));
         let Some(old) = same_key else {
             if let Some(key) = new.key {
@@ -208,7 +218,7 @@ impl Queue {
     /// Discards the messages with a deadline that has passed. Returns how many there were.
     pub(crate) fn expire(&mut self, now: Instant, context: &mut SendContext) -> u64 {
         // Called for each frame: the cached minimum keeps it constant while nothing expires.
-        if self.earliest_deadline.is_none_or(|first| now < first) {
+        if now < self.earliest_deadline {
             return 0;
         }
         let (before, mut bytes, mut earliest) = (self.messages.len(), 0, Instant::NEVER);
@@ -224,7 +234,7 @@ impl Queue {
             context.close(chunks, message.receipt.take(), DeliveryStatus::Expired);
             false
         });
-        (self.bytes, self.earliest_deadline) = (bytes, Some(earliest));
+        (self.bytes, self.earliest_deadline) = (bytes, earliest);
         (before - self.messages.len()) as u64
     }
 

@@ -24,7 +24,7 @@ pub(crate) struct ChannelSender {
 
 impl ChannelSender {
     pub(crate) fn new(config: &ChannelConfig) -> Self {
-        Self { queue: Queue::default(), retransmits: RetransmitQueue::new(config), next_id: MessageId::default() }
+        Self { queue: Queue::new(), retransmits: RetransmitQueue::new(config), next_id: MessageId::default() }
     }
 
     /// Starts with this id instead of 0.

@@ -130,37 +130,25 @@ impl Channels {
         &mut self,
         channel: ChannelId,
         writer: &mut FrameWriter<'_>,
-        packet: Sequence,
+        sequence: Sequence,
         now: Instant,
     ) -> bool {
         let before = writer.pos();
+        let Self { table, context, in_flight, .. } = self;
+        let Some(state) = table.get_mut(channel).must_exist("a channel of the layout") else { return false };
         // Transfers have no queue of messages.
-        let written = match self.layout.channel(channel).map(|config| config.kind) {
-            Some(Kind::Transfers) => self.write_transfer(channel, writer, packet).is_some(),
-            Some(kind) => self.write_message(channel, kind, writer, packet, now),
-            None => false,
+        let written = if state.kind == Kind::Transfers {
+            self.write_transfer(channel, writer, sequence).is_some()
+        } else {
+            let stats = &mut state.stats;
+            let frame = &mut FrameContext { channel, writer, shared: context, in_flight, stats, sequence, now };
+            state.sender.write(state.kind, frame)
         };
         // Charged by bytes of frames, headers included.
         if written {
             self.table.charge(channel, writer.pos() - before, now);
         }
         written
-    }
-
-    #[inline]
-    fn write_message(
-        &mut self,
-        channel: ChannelId,
-        kind: Kind,
-        writer: &mut FrameWriter<'_>,
-        sequence: Sequence,
-        now: Instant,
-    ) -> bool {
-        let Self { table, context, in_flight, .. } = self;
-        let Some(state) = table.get_mut(channel).must_exist("a channel of the layout") else { return false };
-        let stats = &mut state.stats;
-        let mut frame = FrameContext { channel, writer, shared: context, in_flight, stats, sequence, now };
-        state.sender.write(kind, &mut frame)
     }
 
     fn write_transfer(&mut self, channel: ChannelId, writer: &mut FrameWriter<'_>, packet: Sequence) -> Option<()> {

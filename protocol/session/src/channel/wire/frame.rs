@@ -10,7 +10,7 @@
 
 use core::ops::Range;
 
-use crate::channel::config::{ChannelId, Kind, MAX_MESSAGE_BYTES};
+use crate::channel::config::{ChannelConfig, ChannelId, Kind, MAX_MESSAGE_BYTES};
 use crate::channel::layout::Layout;
 use crate::channel::violation::ChannelViolation;
 use crate::channel::wire::message_id::{IdRun, MessageId};
@@ -118,12 +118,16 @@ pub(crate) const fn number_bytes(value: u32) -> usize {
 }
 
 impl MessageFrame {
-    /// Parses the frame at `cursor`, and advances the cursor to the next one.
+    /// Parses the frame at `cursor`, and advances the cursor to the next one. Returns the settings of its channel, too.
     ///
     /// # Errors
     /// The [`ChannelViolation`] of bytes that no conforming peer with this layout sends.
     #[inline]
-    pub(crate) fn read(packet: &[u8], cursor: &mut FrameCursor, layout: &Layout) -> Result<Self, ChannelViolation> {
+    pub(crate) fn read<'l>(
+        packet: &[u8],
+        cursor: &mut FrameCursor,
+        layout: &'l Layout,
+    ) -> Result<(Self, &'l ChannelConfig), ChannelViolation> {
         let mut reader = Reader::new(packet.get(cursor.bytes..).unwrap_or(&[]));
         let head = FrameHead(reader.read::<u8>().ok_or(ChannelViolation::Truncated)?);
         // The channel's kind decides the fields that follow, so it must be known before them.
@@ -137,7 +141,7 @@ impl MessageFrame {
             (kind, true) => frame.slice(kind, config.max_message_bytes)?,
         };
         cursor.bytes = end;
-        Ok(Self { channel, body })
+        Ok((Self { channel, body }, config))
     }
 }
 

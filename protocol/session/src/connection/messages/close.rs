@@ -41,7 +41,7 @@ impl Connection {
 
     /// Sends the close message three times at once and does not wait for an acknowledgement: for a program that ends.
     /// Does nothing unless the connection is closing. Sends it with the next call if the sink is full now.
-    pub(crate) fn close_now(&mut self, now: Instant, sink: &mut impl Sink) {
+    pub(crate) fn close_now(&mut self, now: Instant, sink: &mut dyn Sink) {
         if !matches!(self.stage, Stage::Closing(_)) {
             return;
         }
@@ -99,7 +99,7 @@ impl Connection {
     }
 
     /// Sends the close message until it is acknowledged or the time is up.
-    pub(super) fn transmit_close(&mut self, closing: Closing, now: Instant, sink: &mut impl Sink) {
+    pub(super) fn transmit_close(&mut self, closing: Closing, now: Instant, sink: &mut dyn Sink) {
         // The timeout begins with the first transmission, which a slow loop may delay.
         let since = closing.since.unwrap_or(now);
         if closing.control.is_acked() || now.reached(since, self.close_timeout) {
@@ -118,7 +118,7 @@ impl Connection {
 
     /// Sends the close message, behind a hello if the peer may not have received that. Returns the packet's number,
     /// or `None` if the sink is full.
-    fn send_close(&mut self, now: Instant, sink: &mut impl Sink) -> Option<Sequence> {
+    fn send_close(&mut self, now: Instant, sink: &mut dyn Sink) -> Option<Sequence> {
         let (hello_message, max_bytes) = (self.hello_message(), self.max_packet_bytes());
         let Self { path, hello, close_message, .. } = self;
         let bye = Bye { code: close_message.code, text: &close_message.text };

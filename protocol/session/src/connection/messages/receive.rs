@@ -89,13 +89,18 @@ impl Connection {
         }
         // The decision to acknowledge is made before any message is read.
         let acceptance = self.acceptance(rest, frames);
-        let control_bytes = rest.len() - frames.len() + frame.as_ref().map_or(0, |frame| frame.extended_acks.len());
-        self.work.charge(control_bytes as u64 * CONTROL_BYTE_WORK);
+        let control_bytes = rest.len() - frames.len();
+        let costly_bytes = control_bytes + frame.as_ref().map_or(0, |frame| frame.extended_acks.len());
+        if costly_bytes > 0 {
+            self.work.charge(costly_bytes as u64 * CONTROL_BYTE_WORK);
+        }
         let times = self.path.handle_framed(&packet, frame.as_ref(), acceptance, unread, now)?;
         self.process_acks();
         self.ack_watchdog.on_acked_to(self.path.peer_received_end());
         self.check_acks(rest);
-        self.handle_control(rest);
+        if control_bytes > 0 {
+            self.handle_control(rest);
+        }
         // Messages behind a close message are not acknowledged, and not read either.
         if frames.is_empty() || self.stage != Stage::Open {
             return Ok(None);
@@ -163,7 +168,7 @@ impl Connection {
         // A packet of acknowledgements alone is not acknowledged (§5.5).
         if rest.is_empty() {
             Acceptance::TakeAckOnly
-        } else if frames.is_empty() || self.will_read_behind(rest) {
+        } else if frames.is_empty() || self.will_read_behind(rest, frames) {
             Acceptance::Take
         } else {
             Acceptance::TakeUnacknowledged
@@ -171,9 +176,11 @@ impl Connection {
     }
 
     /// Returns whether message frames behind these control messages will be read.
-    fn will_read_behind(&self, mut rest: &[u8]) -> bool {
+    fn will_read_behind(&self, mut rest: &[u8], frames: &[u8]) -> bool {
         let mut has_hello = self.has_peer_hello;
-        while let Ok(Some((control, bytes))) = control::read(rest) {
+        while rest.len() > frames.len()
+            && let Ok(Some((control, bytes))) = control::read(rest)
+        {
             match control {
                 ControlMessage::Hello(hello) if self.objection(&hello).is_none() => has_hello = true,
                 ControlMessage::Hello(_) | ControlMessage::Bye(_) => return false,

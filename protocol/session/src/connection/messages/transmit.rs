@@ -48,13 +48,13 @@ impl Connection {
     }
 
     /// Sends the messages that the path carries now, and the acknowledgements that are due.
-    pub fn transmit(&mut self, now: Instant, sink: &mut impl Sink) {
+    pub fn transmit(&mut self, now: Instant, sink: &mut dyn Sink) {
         self.transmit_within(u64::MAX, now, sink);
     }
 
     /// Transmits with messages in at most `allowance` bytes on the path, for an uplink that many connections share.
     /// Acknowledgements and close messages need no allowance. Returns the bytes of messages that left.
-    pub(crate) fn transmit_within(&mut self, allowance: u64, now: Instant, sink: &mut impl Sink) -> u64 {
+    pub(crate) fn transmit_within(&mut self, allowance: u64, now: Instant, sink: &mut dyn Sink) -> u64 {
         self.tick_if_due(now);
         if self.pto_deadline().is_some_and(|deadline| deadline <= now) {
             self.on_pto(now);
@@ -91,7 +91,7 @@ impl Connection {
         }
     }
 
-    fn transmit_open(&mut self, uplink: u64, now: Instant, sink: &mut impl Sink) -> u64 {
+    fn transmit_open(&mut self, uplink: u64, now: Instant, sink: &mut dyn Sink) -> u64 {
         let mut sent = 0;
         loop {
             // The controller raises its rate only while the application wants more (RFC 9002, section 7.8).
@@ -127,7 +127,7 @@ impl Connection {
     }
 
     /// Sends one packet of messages. Returns its bytes on the path, or 0 if it did not leave.
-    fn send_packet(&mut self, max_bytes: usize, budget: SendBudget, now: Instant, sink: &mut impl Sink) -> u32 {
+    fn send_packet(&mut self, max_bytes: usize, budget: SendBudget, now: Instant, sink: &mut dyn Sink) -> u32 {
         let hello_message = self.hello_message();
         let Self { path, channels, hello, ack_watchdog, .. } = self;
         let mut number = None;

@@ -13,6 +13,8 @@ pub(in crate::connection) struct AckResult {
     pub(in crate::connection) acked: Vec<SentPacket>,
     /// The packets that count as lost.
     pub(in crate::connection) lost: Vec<SentPacket>,
+    /// Bytes that were acknowledged since the start.
+    pub(super) delivered: u64,
     /// The newest acknowledged packet, unless a newer one was acknowledged before.
     pub(super) newest: Option<SentPacket>,
     /// The events, where the application polls them.
@@ -38,6 +40,7 @@ impl PacketOutcomes for AckResult {
     #[inline]
     fn on_acked(&mut self, acked: &NewlyAcked, now: Instant) {
         self.acked.push(acked.packet);
+        self.delivered += u64::from(acked.packet.bytes);
         // RFC 9002, section 5.1: only the largest newly acknowledged packet gives an RTT sample.
         if acked.newest {
             self.newest = Some(acked.packet);

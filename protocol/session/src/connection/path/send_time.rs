@@ -63,34 +63,40 @@ impl SendTimeEstimator {
 
 /// Returns whole nanoseconds, at most the largest number of 64 bits: a peer's clock may show more.
 fn nanos(duration: Duration) -> i64 {
-    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
+    let nanos = duration.as_secs().saturating_mul(1_000_000_000).saturating_add(duration.subsec_nanos().into());
+    nanos.min(i64::MAX as u64) as i64
 }
 
 /// The smallest value of the last one to two windows, in two buckets: the cost per value is one comparison.
-#[derive(Default)]
 struct RecentMin {
     since: Instant,
-    current: Option<i64>,
-    previous: Option<i64>,
+    current: i64,
+    previous: i64,
+}
+
+/// The minimum of no values.
+const EMPTY: i64 = i64::MAX;
+
+impl Default for RecentMin {
+    fn default() -> Self {
+        Self { since: Instant::default(), current: EMPTY, previous: EMPTY }
+    }
 }
 
 impl RecentMin {
     #[inline]
     fn push(&mut self, value: i64, now: Instant) {
-        if self.current.is_none() || now.reached(self.since, WINDOW) {
+        if self.current == EMPTY || now.reached(self.since, WINDOW) {
             self.since = now;
             // The minimum of the last window stays valid until the new window is full.
-            self.previous = self.current.take();
+            self.previous = core::mem::replace(&mut self.current, EMPTY);
         }
-        self.current = Some(self.current.map_or(value, |current| current.min(value)));
+        self.current = self.current.min(value);
     }
 
     #[inline]
     fn min(&self) -> Option<i64> {
-        match (self.current, self.previous) {
-            (Some(current), Some(previous)) => Some(current.min(previous)),
-            (current, previous) => current.or(previous),
-        }
+        Some(self.current.min(self.previous)).filter(|min| *min != EMPTY)
     }
 }
 

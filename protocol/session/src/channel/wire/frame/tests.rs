@@ -85,7 +85,7 @@ proptest! {
         let bytes = writer.finish();
         let (mut at, layout) = (FrameCursor::default(), layout());
         for (channel, body, length) in written {
-            let frame = MessageFrame::read(&packet[..bytes], &mut at, &layout).unwrap();
+            let (frame, _) = MessageFrame::read(&packet[..bytes], &mut at, &layout).unwrap();
             prop_assert_eq!(frame.channel, channel);
             prop_assert_eq!(without_position(frame.body), (body, length));
         }
@@ -97,7 +97,7 @@ proptest! {
         let (mut at, layout) = (FrameCursor::default(), layout());
         while at.bytes < packet.len() {
             let start = at.bytes;
-            let Ok(frame) = MessageFrame::read(&packet, &mut at, &layout) else { break };
+            let Ok((frame, _)) = MessageFrame::read(&packet, &mut at, &layout) else { break };
             prop_assert!(at.bytes > start && at.bytes <= packet.len());
             if let FrameBody::Whole { data, .. } | FrameBody::Slice { data, .. } = frame.body {
                 prop_assert!(data.start > start && data.end == at.bytes);
