@@ -10,7 +10,6 @@ use crate::channel::events::ChannelEvent;
 use crate::channel::layout::Layout;
 use crate::channel::options::{ChannelSendError, Remaining, SendOptions};
 use crate::channel::recv::window::max_list_bytes;
-use crate::channel::scheduling::scheduler::Candidate;
 use crate::channel::send::context::SendContext;
 use crate::channel::send::frames_in_flight::FramesInFlight;
 use crate::channel::send::queue::{MessageSource, SendParams};
@@ -308,11 +307,5 @@ impl Channels {
     /// Returns the settings of a channel of transfers.
     pub(crate) fn transfer_config(&self, channel: ChannelId) -> Option<&ChannelConfig> {
         self.layout.channel(channel).filter(|config| config.kind == Kind::Transfers)
-    }
-
-    /// Returns the channel as a candidate of the scheduler, if it may send in this tick.
-    pub(crate) fn candidate(&self, channel: ChannelId) -> Option<Candidate> {
-        let is_allowed = self.table.get(channel).is_some_and(|state| state.turn.allows());
-        self.waiting_since(channel).filter(|_| is_allowed).map(|since| Candidate { channel, since })
     }
 }

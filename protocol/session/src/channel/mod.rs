@@ -44,9 +44,10 @@ pub use self::config::{
 pub use self::events::{ChannelEvent, DeliveryStatus, ReceivedMessage};
 pub use self::layout::{Channel, Layout, LayoutBuilder, LayoutError, LayoutHash, MAX_CHANNELS};
 pub use self::options::{ChannelSendError, Remaining, SendOptions};
-pub use self::scheduling::scheduler::{QUANTUM_BYTES, STARVED_AFTER};
+pub use self::scheduling::scheduler::STARVED_AFTER;
 pub(crate) use self::scheduling::send_budget::MAX_RESERVE_BYTES;
 pub use self::scheduling::send_budget::{PendingDemand, SendBudget};
+pub use self::scheduling::turn::QUANTUM_BYTES;
 pub use self::send::receipts::MAX_RECEIPTS;
 pub use self::shared::SharedMessage;
 pub use self::stats::ChannelStats;

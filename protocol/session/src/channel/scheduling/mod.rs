@@ -4,3 +4,4 @@ mod ready;
 pub(crate) mod scheduler;
 pub(crate) mod send_budget;
 pub(crate) mod share;
+pub(crate) mod turn;

@@ -6,6 +6,7 @@ use crate::channel::channel_table::{ChannelState, channels_in};
 use crate::channel::channels::Channels;
 use crate::channel::chunks::RETENTION;
 use crate::channel::config::ChannelId;
+use crate::channel::scheduling::scheduler::Candidate;
 use crate::channel::transfer_channel::TransferChannel;
 use slipgate_netcode::time::Instant;
 
@@ -67,6 +68,11 @@ impl Channels {
             return Some(ChannelId(mask.trailing_zeros() as u8));
         }
         self.table.first(channels_in(mask).filter_map(|channel| self.candidate(channel)), now)
+    }
+
+    /// Returns the channel as a candidate of the scheduler, if it may send in this tick.
+    pub(crate) fn candidate(&self, channel: ChannelId) -> Option<Candidate> {
+        self.waiting_since(channel).filter(|_| self.allows(channel)).map(|since| Candidate { channel, since })
     }
 
     /// Returns since when the next frame of a channel has waited; `None` if there is none.

@@ -3,8 +3,9 @@
 use core::time::Duration;
 
 use crate::channel::channel_table::{ChannelState, ChannelTable, channels_in};
-use crate::channel::config::{ChannelConfig, ChannelId};
-use crate::channel::layout::Layout;
+use crate::channel::config::ChannelId;
+use crate::channel::scheduling::send_budget::MAX_RESERVE_BYTES;
+use crate::channel::scheduling::turn::QUANTUM_BYTES;
 use slipgate_netcode::slab::MustExist;
 use slipgate_netcode::time::Instant;
 
@@ -17,88 +18,9 @@ use slipgate_netcode::time::Instant;
 /// that much, and one frame more, for each channel below them.
 pub const STARVED_AFTER: Duration = Duration::from_millis(500);
 
-/// Bytes of frames in a turn, in packets that have room for more.
-pub const QUANTUM_BYTES: usize = 1024;
 /// The share of smaller packets that makes a turn. A turn must not block all others for half a second on
 /// a path that carries ten packets of 256 bytes per second.
 const QUANTUM_SHARE: (usize, usize) = (7, 8);
-
-/// How far the virtual time of a channel of weight 1 advances for each byte.
-const STRIDE: u64 = 1 << 16;
-
-/// The scheduling state of one channel, and its settings.
-pub(crate) struct ChannelTurn {
-    priority: u8,
-    /// The first channel of the same priority.
-    class: ChannelId,
-    weight: u16,
-    /// Bytes of frames that may leave in a tick.
-    per_tick: i64,
-    /// Bytes that may leave in this tick. Below zero when more did.
-    allowance: i64,
-    /// The bytes that the channel has sent, divided by its weight. The channel with the least goes first (stride
-    /// scheduling, Waldspurger 1995).
-    virtual_time: u64,
-    /// In the first channel of a class: the virtual time of the channel of the class which wrote last. A channel that
-    /// becomes ready starts there, so that it gets no credit for the time without data.
-    class_time: u64,
-    /// When the channel last had a turn.
-    last_turn: Instant,
-    /// Bytes of frames since then.
-    written: usize,
-    /// Since when the channel has had data to send without a turn. The data may have been discarded since.
-    waiting_since: Option<Instant>,
-}
-
-impl ChannelTurn {
-    pub(crate) fn new(config: &ChannelConfig, layout: &Layout) -> Self {
-        let per_tick = config.bytes_per_tick.map_or(i64::MAX, i64::from);
-        let class = layout.channels().position(|other| other.priority == config.priority).unwrap_or(0);
-        Self {
-            priority: config.priority,
-            class: ChannelId(class as u8),
-            weight: config.weight,
-            per_tick,
-            allowance: per_tick,
-            virtual_time: 0,
-            class_time: 0,
-            last_turn: Instant::default(),
-            written: 0,
-            waiting_since: None,
-        }
-    }
-
-    /// Returns whether the channel may send more in this tick.
-    #[inline]
-    pub(crate) const fn allows(&self) -> bool {
-        self.allowance > 0
-    }
-
-    /// Notes that a packet is written while the channel has data to send, which has waited since then.
-    #[inline]
-    pub(crate) fn on_waiting(&mut self, since: Instant) {
-        self.waiting_since.get_or_insert(since);
-    }
-
-    /// Ends the channel's turn: later data starts to wait from then on.
-    #[inline]
-    pub(crate) const fn finish(&mut self, now: Instant) {
-        (self.last_turn, self.written, self.waiting_since) = (now, 0, None);
-    }
-
-    /// Charges a frame of this many bytes.
-    #[inline]
-    fn charge(&mut self, bytes: usize, quantum_bytes: usize, now: Instant) {
-        self.written += bytes;
-        // Enough for a turn: the channel is not starved any more.
-        if self.written >= quantum_bytes {
-            self.finish(now);
-        }
-        // 64 bits: at 1 GB/s of weight 1 this overflows after three days of one connection at full rate.
-        self.virtual_time += bytes as u64 * STRIDE / u64::from(self.weight.max(1));
-        self.allowance = self.allowance.saturating_sub(bytes as i64);
-    }
-}
 
 /// A channel that has data to send.
 #[derive(Clone, Copy)]
@@ -162,6 +84,12 @@ impl ChannelTable {
         }
     }
 
+    /// Returns the bytes to reserve on the path for the bursts of the classes for which `is_reserved_for` returns true.
+    pub(crate) fn reserve(&self, now: Instant, is_reserved_for: impl Fn(u8) -> bool) -> u64 {
+        let reserved = self.iter().filter(|(_, state)| is_reserved_for(state.turn.priority));
+        reserved.map(|(_, state)| state.burst.reserved_bytes(now)).sum::<u64>().min(MAX_RESERVE_BYTES)
+    }
+
     /// Charges a channel for a frame of this many bytes.
     #[inline]
     pub(crate) fn charge(&mut self, channel: ChannelId, bytes: usize, now: Instant) {
@@ -181,7 +109,8 @@ impl ChannelTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::channel::config::Kind;
+    use crate::channel::config::{ChannelConfig, Kind};
+    use crate::channel::layout::Layout;
     use std::vec;
     use std::vec::Vec;
 

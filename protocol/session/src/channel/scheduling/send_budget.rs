@@ -18,7 +18,6 @@
 
 use core::time::Duration;
 
-use crate::channel::channel_table::ChannelTable;
 use slipgate_netcode::time::Instant;
 
 /// The time for which the largest burst of a channel is remembered.
@@ -96,15 +95,11 @@ impl ChannelBurst {
             (self.max_bytes, self.measured_at) = (self.tick_bytes, now);
         }
     }
-}
 
-impl ChannelTable {
-    /// Returns the bytes to reserve on the path for the bursts of the classes for which `is_reserved_for` returns true.
-    pub(crate) fn reserve(&self, now: Instant, is_reserved_for: impl Fn(u8) -> bool) -> u64 {
-        let reserved = self.iter().filter(|(channel, _)| is_reserved_for(self.priority(*channel)));
-        let bursts = reserved.map(|(_, state)| &state.burst);
-        let recent = bursts.filter(|burst| burst.max_bytes > 0 && !now.reached(burst.measured_at, BURST_MEMORY));
+    /// Returns the bytes to reserve on the path for the next burst; 0 if there was none lately.
+    pub(crate) fn reserved_bytes(&self, now: Instant) -> u64 {
+        let is_recent = self.max_bytes > 0 && !now.reached(self.measured_at, BURST_MEMORY);
         // Each burst leaves in a packet of its own, in the worst case.
-        recent.map(|burst| burst.max_bytes + PACKET_BYTES).sum::<u64>().min(MAX_RESERVE_BYTES)
+        if is_recent { self.max_bytes + PACKET_BYTES } else { 0 }
     }
 }
