@@ -35,6 +35,8 @@ mod entropy;
 pub mod http;
 mod issuer;
 mod limits;
+#[cfg(feature = "player-jwt")]
+pub mod players;
 #[cfg(feature = "http")]
 pub mod registry;
 

@@ -46,7 +46,7 @@ impl FromRequestParts<TokenService> for Authorized {
 /// Returns the refusal of a request without a valid key. An address that repeats such requests has to wait.
 fn refuse(service: &TokenService, connection: Option<&Arc<ConnectionState>>) -> ApiError {
     let peer = connection.and_then(|connection| connection.peer());
-    if let Some(Err(wait)) = peer.map(|peer| service.count_wrong_key(peer.ip().into())) {
+    if let Some(Err(wait)) = peer.map(|peer| service.count_wrong_key(peer.into())) {
         return ApiError::too_many_requests(wait);
     }
     let message = "the header `Authorization: Bearer <API key>` with a valid key is required";

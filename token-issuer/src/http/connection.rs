@@ -1,9 +1,15 @@
 //! One connection: HTTP/1.1 on its socket, and the conditions on which it stays open.
+//!
+//! ```text
+//!  TCP, Unix ─▶ first bytes ─▶ turn ─▶ HTTP
+//!  TLS ───────▶ first bytes ─▶ turn ─▶ handshake ─▶ HTTP
+//! ```
 
 use core::future::poll_fn;
 use core::pin::pin;
 use std::convert::Infallible;
 use std::future::Future;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,16 +21,17 @@ use hyper::server::conn::http1;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::HttpLimits;
 use super::connection_io::ConnectionIo;
-use super::connection_source::ConnectionSource;
 use super::connection_state::{ConnectionState, RequestTiming};
 use super::guard::closing;
-use super::turns::Turns;
+use super::listener::AcceptedStream;
+use super::peer::ConnectionSource;
+use super::turns::{StrangerTurn, Turns};
 
 /// The maximum size of a request's head, in bytes: enough for a bearer key and the headers that proxies add.
 const MAX_HEAD_BYTES: usize = 16 * 1024;
@@ -32,49 +39,117 @@ const MAX_HEAD_BYTES: usize = 16 * 1024;
 /// responses must not keep the service busy.
 const PIPELINE_PAUSE: Duration = Duration::from_secs(1);
 
-/// Serves one connection. Its errors are ignored: the client disconnected, was too slow, or sent invalid HTTP.
-pub(super) async fn serve_connection(
-    (stream, source): (TcpStream, ConnectionSource),
-    router: Router,
-    turns: Turns,
-    state: Arc<ConnectionState>,
-    limits: HttpLimits,
-    mut stop: watch::Receiver<()>,
-) {
-    let turn = tokio::select! {
-        turn = timeout(limits.header_timeout, turns.wait(&stream, source, &state)) => turn,
-        _ = stop.changed() => return,
-    };
-    let Ok(Ok(turn)) = turn else { return };
-    let mut turn = Some(turn);
-    // Responses are written at once, so Nagle's algorithm would only delay them. A failure costs only that delay.
-    let _ = stream.set_nodelay(true);
-    let io = ConnectionIo::new(stream, Arc::clone(&state), limits);
-    let router = TowerToHyperService::new(router);
-    let respond = service_fn(|request| respond(request, &router, Arc::clone(&state)));
-    let served = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(limits.header_timeout)
-        .max_header_size(MAX_HEAD_BYTES)
-        .serve_connection(TokioIo::new(io), respond);
-    let mut served = pin!(served);
-    // A request that has arrived is served in the first poll, and the turn ends with it.
-    let serving = poll_fn(|cx| {
-        let served = served.as_mut().poll(cx);
+/// An accepted connection.
+pub(super) struct HttpConnection {
+    pub(super) source: ConnectionSource,
+    pub(super) router: Router,
+    pub(super) turns: Turns,
+    pub(super) state: Arc<ConnectionState>,
+    pub(super) limits: HttpLimits,
+    /// Completes when the service stops.
+    pub(super) stop: watch::Receiver<()>,
+}
+
+impl HttpConnection {
+    /// Serves the connection. Its errors are ignored: the client disconnected, was too slow, or sent invalid bytes.
+    pub(super) async fn serve(mut self, stream: AcceptedStream) {
+        match stream {
+            AcceptedStream::Tcp(stream) => {
+                // Responses are written at once, so Nagle's algorithm would only delay them. A failure costs only that
+                // delay.
+                let _ = stream.set_nodelay(true);
+                self.serve_plain(stream).await;
+            }
+            #[cfg(unix)]
+            AcceptedStream::Unix(stream) => self.serve_plain(stream).await,
+            #[cfg(feature = "tls")]
+            AcceptedStream::Tls(stream, config) => {
+                let _ = stream.set_nodelay(true);
+                let io = ConnectionIo::new(stream, Arc::clone(&self.state), self.limits);
+                let mut stop = self.stop.clone();
+                let started = before(&mut stop, self.limits.header_timeout, self.begin_tls(io, config)).await;
+                if let Some(tls) = started {
+                    self.serve_http(tls, None).await;
+                }
+            }
+        }
+    }
+
+    async fn serve_plain(&mut self, stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) {
+        let mut io = ConnectionIo::new(stream, Arc::clone(&self.state), self.limits);
+        let mut stop = self.stop.clone();
+        if let Some(turn) = before(&mut stop, self.limits.header_timeout, self.wait_for_turn(&mut io)).await {
+            self.serve_http(io, turn).await;
+        }
+    }
+
+    /// Waits for the first bytes and for the turn.
+    async fn wait_for_turn<S: AsyncRead + Unpin>(&self, io: &mut ConnectionIo<S>) -> io::Result<Option<StrangerTurn>> {
+        let head = io.peek().await?;
+        Ok(self.turns.wait(head, self.source, &self.state).await)
+    }
+
+    /// Performs the handshake of TLS. It costs more than a request, and an API key arrives after it, so it needs the
+    /// turn of a stranger, which ends with the answer to the client's first message.
+    #[cfg(feature = "tls")]
+    async fn begin_tls<S: AsyncRead + AsyncWrite + Unpin>(
+        &self,
+        mut io: ConnectionIo<S>,
+        config: Arc<tokio_rustls::rustls::ServerConfig>,
+    ) -> io::Result<tokio_rustls::server::TlsStream<ConnectionIo<S>>> {
+        let turn = self.wait_for_turn(&mut io).await?;
+        during_first_poll(tokio_rustls::TlsAcceptor::from(config).accept(io), turn).await
+    }
+
+    async fn serve_http(
+        &mut self,
+        io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        turn: Option<StrangerTurn>,
+    ) {
+        let router = TowerToHyperService::new(self.router.clone());
+        let respond = service_fn(|request| respond(request, &router, Arc::clone(&self.state)));
+        let served = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(self.limits.header_timeout)
+            .max_header_size(MAX_HEAD_BYTES)
+            .serve_connection(TokioIo::new(io), respond);
+        let mut served = pin!(served);
+        tokio::select! {
+            // A request that has arrived is served in the first poll.
+            _ = during_first_poll(served.as_mut(), turn) => return,
+            _ = self.stop.changed() => self.state.stop(),
+            () = sleep(self.limits.connection_age) => {}
+        }
+        served.as_mut().graceful_shutdown();
+        tokio::select! {
+            _ = timeout(self.limits.shutdown_timeout, served.as_mut()) => return,
+            _ = self.stop.changed(), if !self.state.is_stopping() => self.state.stop(),
+        }
+        let _ = timeout(self.limits.shutdown_timeout, served).await;
+    }
+}
+
+/// Waits for the beginning of a connection, at most this long and until the service stops.
+async fn before<T>(
+    stop: &mut watch::Receiver<()>,
+    limit: Duration,
+    start: impl Future<Output = io::Result<T>>,
+) -> Option<T> {
+    tokio::select! {
+        started = timeout(limit, start) => started.ok()?.ok(),
+        _ = stop.changed() => None,
+    }
+}
+
+/// Runs a future with a turn that ends with the future's first poll.
+async fn during_first_poll<F: Future>(future: F, mut turn: Option<StrangerTurn>) -> F::Output {
+    let mut future = pin!(future);
+    poll_fn(|cx| {
+        let polled = future.as_mut().poll(cx);
         turn.take();
-        served
-    });
-    tokio::select! {
-        _ = serving => return,
-        _ = stop.changed() => state.stop(),
-        () = sleep(limits.connection_age) => {}
-    }
-    served.as_mut().graceful_shutdown();
-    tokio::select! {
-        _ = timeout(limits.shutdown_timeout, served.as_mut()) => return,
-        _ = stop.changed(), if !state.is_stopping() => state.stop(),
-    }
-    let _ = timeout(limits.shutdown_timeout, served).await;
+        polled
+    })
+    .await
 }
 
 /// Responds to a request. The connection stays open if its client has authenticated and waits for its responses.

@@ -3,22 +3,26 @@
 //! DECISION: crates such as `tokio-io-timeout` limit the time between two bytes. A client that reads one byte at a time
 //! would hold a connection for hours, so here the time counts from the first byte that waits.
 
-use core::future::Future;
+use core::future::{Future, poll_fn};
 use core::pin::Pin;
 use core::task::{Context, Poll, ready};
 use std::io::{self, ErrorKind, IoSlice};
 use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
 use super::connection_state::ConnectionState;
 use super::{DRAIN_BYTES, HttpLimits};
 
-/// A socket, its time limits, and the state that it reports to.
-pub(super) struct ConnectionIo {
-    stream: TcpStream,
+/// The bytes of a request in which the key is looked for. Most backends send a head of less than 500 bytes.
+const PEEK_BYTES: usize = 1024;
+
+/// A socket, its time limits, and the state that it reports to. With TLS it carries the encrypted bytes.
+pub(super) struct ConnectionIo<S> {
+    stream: S,
+    /// The first bytes, until they are read.
+    peeked: Vec<u8>,
     state: Arc<ConnectionState>,
     limits: HttpLimits,
     /// Runs while bytes wait for the client to read.
@@ -29,9 +33,10 @@ pub(super) struct ConnectionIo {
     discarded: usize,
 }
 
-impl ConnectionIo {
-    pub(super) fn new(stream: TcpStream, state: Arc<ConnectionState>, limits: HttpLimits) -> Self {
-        Self { stream, state, limits, write_deadline: None, linger_deadline: None, discarded: 0 }
+impl<S> ConnectionIo<S> {
+    pub(super) const fn new(stream: S, state: Arc<ConnectionState>, limits: HttpLimits) -> Self {
+        let peeked = Vec::new();
+        Self { stream, peeked, state, limits, write_deadline: None, linger_deadline: None, discarded: 0 }
     }
 
     /// Passes the result of a write on, or an error if bytes have waited for too long.
@@ -43,6 +48,20 @@ impl ConnectionIo {
         let deadline = self.write_deadline.get_or_insert_with(|| Box::pin(sleep(self.limits.write_timeout)));
         ready!(deadline.as_mut().poll(cx));
         Poll::Ready(Err(ErrorKind::TimedOut.into()))
+    }
+}
+
+impl<S: AsyncRead + Unpin> ConnectionIo<S> {
+    /// Waits for the first bytes, and returns them. The next reads return them again. There are none at the end.
+    pub(super) async fn peek(&mut self) -> io::Result<&[u8]> {
+        self.peeked = poll_fn(|cx| {
+            let mut bytes = [0; PEEK_BYTES];
+            let mut buf = ReadBuf::new(&mut bytes);
+            ready!(Pin::new(&mut *self).poll_read(cx, &mut buf))?;
+            Poll::Ready(Ok::<_, io::Error>(buf.filled().to_vec()))
+        })
+        .await?;
+        Ok(&self.peeked)
     }
 
     /// Discards what the client still sends, until it closes, for a limited time and a limited number of bytes.
@@ -67,8 +86,13 @@ impl ConnectionIo {
     }
 }
 
-impl AsyncRead for ConnectionIo {
+impl<S: AsyncRead + Unpin> AsyncRead for ConnectionIo<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if !self.peeked.is_empty() {
+            let count = self.peeked.len().min(buf.remaining());
+            buf.put_slice(self.peeked.drain(..count).as_slice());
+            return Poll::Ready(Ok(()));
+        }
         let before = buf.filled().len();
         let read = Pin::new(&mut self.stream).poll_read(cx, buf);
         if buf.filled().len() > before {
@@ -81,7 +105,7 @@ impl AsyncRead for ConnectionIo {
     }
 }
 
-impl AsyncWrite for ConnectionIo {
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncWrite for ConnectionIo<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(cx, buf);
         self.limit_write(cx, written)
@@ -120,24 +144,22 @@ mod tests {
     use core::time::Duration;
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, TcpStream};
     use tokio::time::Instant;
 
     use super::*;
 
-    #[tokio::test]
-    async fn response_that_is_not_read_ends_the_connection() {
-        let limits = HttpLimits { write_timeout: Duration::from_millis(300), ..HttpLimits::default() };
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let mut client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-        let state = Arc::new(ConnectionState::new(Instant::now(), Arc::default()));
-        let mut io = ConnectionIo::new(listener.accept().await.unwrap().0, Arc::clone(&state), limits);
+    /// The limits of these tests.
+    fn limits() -> HttpLimits {
+        HttpLimits { write_timeout: Duration::from_millis(300), ..HttpLimits::default() }
+    }
+
+    /// Writes a response, then without end to a client that reads now and then, but not all of it in time.
+    async fn write_until_timeout(mut io: impl AsyncWrite + Unpin, mut client: impl AsyncRead + Send + Unpin + 'static) {
         io.write_all(b"response").await.unwrap();
         io.flush().await.unwrap();
         let mut response = [0; 8];
         client.read_exact(&mut response).await.unwrap();
-
-        // The client reads now and then, but not all of it in time.
         let reader = tokio::spawn(async move {
             loop {
                 let _ = client.read(&mut [0; 4096]).await;
@@ -154,5 +176,69 @@ mod tests {
         assert_eq!(error.kind(), ErrorKind::TimedOut);
         assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
         reader.abort();
+    }
+
+    fn connection<S>(stream: S) -> ConnectionIo<S> {
+        ConnectionIo::new(stream, Arc::new(ConnectionState::new(Instant::now(), Arc::default())), limits())
+    }
+
+    async fn tcp_pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        (listener.accept().await.unwrap().0, client)
+    }
+
+    #[tokio::test]
+    async fn response_that_is_not_read_ends_the_connection() {
+        let (server, client) = tcp_pair().await;
+        write_until_timeout(connection(server), client).await;
+    }
+
+    #[cfg(unix)]
+    #[tokio::test]
+    async fn unread_response_ends_a_connection_of_a_unix_socket() {
+        let (server, client) = tokio::net::UnixStream::pair().unwrap();
+        write_until_timeout(connection(server), client).await;
+    }
+
+    #[cfg(feature = "tls")]
+    #[tokio::test]
+    async fn unread_response_ends_a_connection_with_tls() {
+        use tokio_rustls::rustls::pki_types::PrivateKeyDer;
+        use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
+        use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+        let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+        let (certificate, key) = (made.cert.der().clone(), PrivateKeyDer::from(made.signing_key));
+        let mut roots = RootCertStore::empty();
+        roots.add(certificate.clone()).unwrap();
+        let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
+        let server = ServerConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions();
+        let server = server.unwrap().with_no_client_auth().with_single_cert(vec![certificate], key).unwrap();
+        let client = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let client = client.unwrap().with_root_certificates(roots).with_no_client_auth();
+
+        let (accepted, stream) = tcp_pair().await;
+        let connector = TlsConnector::from(Arc::new(client));
+        let (accepted, client) = tokio::join!(
+            TlsAcceptor::from(Arc::new(server)).accept(connection(accepted)),
+            connector.connect("localhost".try_into().unwrap(), stream),
+        );
+        write_until_timeout(accepted.unwrap(), client.unwrap()).await;
+    }
+
+    #[tokio::test]
+    async fn bytes_that_were_peeked_are_read_again() {
+        let (server, mut client) = tcp_pair().await;
+        let mut io = connection(server);
+        client.write_all(b"first").await.unwrap();
+        assert_eq!(io.peek().await.unwrap(), b"first");
+        client.write_all(b" second").await.unwrap();
+        drop(client);
+        let mut two = [0; 2];
+        io.read_exact(&mut two).await.unwrap();
+        let mut rest = String::new();
+        io.read_to_string(&mut rest).await.unwrap();
+        assert_eq!((&two, rest.as_str()), (b"fi", "rst second"));
     }
 }

@@ -1,12 +1,13 @@
 //! The state of one connection, which its task writes and the accept loop reads.
 
-use core::net::SocketAddr;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::Instant;
+
+use super::peer::HttpPeer;
 
 /// Whether a request was sent before the response to the one before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,8 +22,7 @@ pub(super) enum RequestTiming {
 #[derive(Debug)]
 pub(super) struct ConnectionState {
     accepted: Instant,
-    /// The address of the client, or of the proxy before it.
-    peer: Option<SocketAddr>,
+    peer: Option<HttpPeer>,
     /// The last event that the client cannot fake with single bytes, in microseconds since `accepted`: the accept, the
     /// complete head of a request, its complete body, a response.
     last_progress: AtomicU64,
@@ -58,12 +58,12 @@ impl ConnectionState {
         }
     }
 
-    /// Returns the state with the address of its client.
-    pub(super) fn with_peer(self, peer: SocketAddr) -> Self {
+    /// Returns the state with its other end.
+    pub(super) fn with_peer(self, peer: HttpPeer) -> Self {
         Self { peer: Some(peer), ..self }
     }
 
-    pub(super) const fn peer(&self) -> Option<SocketAddr> {
+    pub(super) const fn peer(&self) -> Option<HttpPeer> {
         self.peer
     }
 

@@ -14,8 +14,8 @@ use tokio::task::{AbortHandle, Id, JoinSet};
 use tokio::time::Instant;
 
 use super::HttpLimits;
-use super::connection_source::ConnectionSource;
 use super::connection_state::ConnectionState;
+use super::peer::ConnectionSource;
 
 /// Unauthenticated connections can take one of this many places from idle authenticated ones.
 const UNAUTHENTICATED_SHARE: usize = 8;

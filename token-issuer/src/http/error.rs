@@ -61,13 +61,15 @@ pub enum ErrorCode {
     RegistryFull,
     /// The store of the registry does not respond.
     StoreUnavailable,
+    /// The keys that verify players' JSON Web Tokens cannot be fetched.
+    PlayerKeysUnavailable,
     /// The issuer's system has no valid clock or no entropy.
     Internal,
 }
 
 impl ErrorCode {
     /// All codes.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::MalformedBody,
         Self::MissingField,
         Self::UnknownField,
@@ -92,6 +94,7 @@ impl ErrorCode {
         Self::NoFreeSlots,
         Self::RegistryFull,
         Self::StoreUnavailable,
+        Self::PlayerKeysUnavailable,
     ];
 
     /// Returns the code as it is written in the response.
@@ -121,6 +124,7 @@ impl ErrorCode {
             Self::NoFreeSlots => "no_free_slots",
             Self::RegistryFull => "registry_full",
             Self::StoreUnavailable => "store_unavailable",
+            Self::PlayerKeysUnavailable => "player_keys_unavailable",
             Self::Internal => "internal",
         }
     }
@@ -147,7 +151,7 @@ impl ErrorCode {
             Self::WrongHost => 421,
             Self::TooManyTokens | Self::TooManyRequests | Self::TooManyStreams => 429,
             Self::Internal => 500,
-            Self::NoFreeSlots | Self::RegistryFull | Self::StoreUnavailable => 503,
+            Self::NoFreeSlots | Self::RegistryFull | Self::StoreUnavailable | Self::PlayerKeysUnavailable => 503,
         }
     }
 }

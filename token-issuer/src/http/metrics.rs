@@ -43,6 +43,7 @@ pub(super) struct Metrics {
     servers: Family<StateLabel, Gauge<i64>>,
     slots: Family<StateLabel, Gauge<i64>>,
     store_available: Gauge<u64, AtomicU64>,
+    player_keys: Gauge<u64, AtomicU64>,
 }
 
 impl Default for Metrics {
@@ -54,6 +55,7 @@ impl Default for Metrics {
             servers: Family::default(),
             slots: Family::default(),
             store_available: Gauge::default(),
+            player_keys: Gauge::default(),
             registry: MetricRegistry::default(),
         };
         registry.register("issuer_requests", "Requests by outcome and API key", metrics.requests.clone());
@@ -63,6 +65,8 @@ impl Default for Metrics {
         registry.register("issuer_slots", "Slots of living servers by state", metrics.slots.clone());
         let help = "1 while the store of the registry responds";
         registry.register("issuer_store_available", help, metrics.store_available.clone());
+        let help = "Usable keys for players' JSON Web Tokens";
+        registry.register("issuer_player_keys", help, metrics.player_keys.clone());
         Self { registry, ..metrics }
     }
 }
@@ -84,7 +88,8 @@ impl Metrics {
     }
 
     /// Returns the text of all metrics, with the servers of this moment. `None` while the store does not respond.
-    pub(super) fn encode(&self, servers: Option<&[ServerStatus]>) -> String {
+    pub(super) fn encode(&self, servers: Option<&[ServerStatus]>, player_keys: usize) -> String {
+        self.player_keys.set(player_keys as u64);
         self.store_available.set(servers.is_some().into());
         self.set_servers(servers.unwrap_or_default());
         let mut text = String::new();

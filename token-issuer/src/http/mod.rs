@@ -13,7 +13,6 @@
 mod authorize;
 mod connection;
 mod connection_io;
-mod connection_source;
 mod connection_state;
 mod connections;
 mod error;
@@ -22,8 +21,10 @@ mod games;
 mod guard;
 mod keyed_limit;
 mod line_budget;
+mod listener;
 mod metrics;
 mod observer;
+mod peer;
 mod players;
 mod probes;
 mod registration;
@@ -35,6 +36,8 @@ mod server_events;
 mod server_facts;
 mod servers;
 mod spawn;
+#[cfg(feature = "tls")]
+mod tls;
 mod tokens;
 mod turns;
 
@@ -46,22 +49,27 @@ use slipgate_netcode::ids::ClientId;
 
 use tokio::sync::Semaphore;
 
-use self::connection_source::ConnectionSource;
 pub use self::connections::MAX_CLOSING;
 pub use self::error::ErrorCode;
 pub use self::games::{Games, GamesError, MAX_GAMES};
 pub use self::guard::{DRAIN_BYTES, MAX_BODY_BYTES};
 use self::keyed_limit::KeyedLimit;
+pub use self::listener::IssuerListener;
 use self::metrics::Metrics;
 use self::observer::Observer;
-use self::players::Players;
+use self::peer::ConnectionSource;
+use self::players::PlayerIdentity;
 pub use self::registration::REGISTRATION_FIELDS;
 pub use self::request::REQUEST_FIELDS;
 pub use self::routes::{ROUTES, router};
 pub use self::serve::serve;
 pub use self::spawn::{RunningService, spawn};
+#[cfg(feature = "tls")]
+pub use self::tls::{TlsError, TlsIdentity};
 pub use self::tokens::RESPONSE_FIELDS;
 use crate::callers::ApiKeys;
+#[cfg(feature = "player-jwt")]
+use crate::players::Players;
 use crate::registry::{MemoryRegistry, Registry};
 
 /// The requests without a valid API key that an address (for IPv6 a /64) may send in a minute, all of them at once.
@@ -76,7 +84,7 @@ pub const MAX_EVENT_STREAMS: usize = 16;
 pub struct TokenService {
     current: Arc<RwLock<Arc<Current>>>,
     registry: Arc<dyn Registry>,
-    players: Arc<Players>,
+    players: PlayerIdentity,
     client_limit: Option<Arc<KeyedLimit<ClientId>>>,
     wrong_keys: Arc<KeyedLimit<ConnectionSource>>,
     streams: Arc<Semaphore>,
@@ -100,7 +108,7 @@ impl TokenService {
         Self {
             current: Arc::new(RwLock::new(Arc::new(current))),
             registry: Arc::new(MemoryRegistry::default()),
-            players: Arc::default(),
+            players: PlayerIdentity::default(),
             client_limit: None,
             wrong_keys: Arc::new(KeyedLimit::per_minute(WRONG_KEYS_PER_MINUTE)),
             streams: Arc::new(Semaphore::new(MAX_EVENT_STREAMS)),
@@ -129,6 +137,13 @@ impl TokenService {
     #[must_use]
     pub fn with_hosts(self, hosts: Vec<String>) -> Self {
         Self { hosts: Some(hosts.into()), ..self }
+    }
+
+    /// Returns the service that takes client ids from players' own JSON Web Tokens. Without this, it refuses them.
+    #[cfg(feature = "player-jwt")]
+    #[must_use]
+    pub fn with_players(self, players: Arc<Players>) -> Self {
+        Self { players: PlayerIdentity::new(players), ..self }
     }
 
     /// Replaces the games, with their private keys, and the accepted API keys, for all clones of this handle.

@@ -1,6 +1,5 @@
 //! What the service reports of its requests: log lines with the id of the request.
 
-use core::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -9,6 +8,7 @@ use axum::response::Response;
 
 use super::error::RefusedWith;
 use super::line_budget::{LineBudget, LineLog};
+use super::peer::HttpPeer;
 use super::request_id::{RequestId, RequestIds};
 use crate::callers::Caller;
 use crate::issuer::Minted;
@@ -42,7 +42,7 @@ impl Observer {
     }
 
     /// Logs a response that is a refusal.
-    pub(super) fn on_response(&self, response: &Response, request_id: &RequestId, peer: Option<SocketAddr>) {
+    pub(super) fn on_response(&self, response: &Response, request_id: &RequestId, peer: Option<HttpPeer>) {
         let Some(RefusedWith(code)) = response.extensions().get().copied() else { return };
         let key = response.extensions().get::<Arc<Caller>>().map(|caller| caller.id());
         let log = count(if key.is_some() { &self.refused_with_key } else { &self.refused_without_key });

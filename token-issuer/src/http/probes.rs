@@ -31,10 +31,14 @@ pub(super) async fn health() -> impl IntoResponse {
 
 /// Handles `GET /readyz`: tokens of each kind can be minted.
 pub(super) async fn ready(State(service): State<TokenService>) -> Response {
-    if service.registry.is_available() {
+    let missing = if !service.registry.is_available() {
+        "store_unavailable"
+    } else if !service.players.is_available() {
+        "player_keys_unavailable"
+    } else {
         return Json(Health { status: "ready" }).into_response();
-    }
-    (StatusCode::SERVICE_UNAVAILABLE, Json(Health { status: "store_unavailable" })).into_response()
+    };
+    (StatusCode::SERVICE_UNAVAILABLE, Json(Health { status: missing })).into_response()
 }
 
 /// Handles `GET /metrics`.
@@ -42,7 +46,10 @@ pub(super) async fn metrics(State(service): State<TokenService>, authorized: Aut
     let text = match require(&authorized.caller, Permission::Observe) {
         Ok(()) => {
             let servers = service.registry.servers().await.ok();
-            Ok(([(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE))], service.metrics.encode(servers.as_deref())))
+            Ok((
+                [(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE))],
+                service.metrics.encode(servers.as_deref(), service.players.key_count()),
+            ))
         }
         Err(error) => Err::<_, ApiError>(error),
     };

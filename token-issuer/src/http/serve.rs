@@ -11,19 +11,18 @@
 use core::pin::pin;
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 
-use super::connection::serve_connection;
-use super::connection_source::ConnectionSource;
+use super::connection::HttpConnection;
 use super::connections::Connections;
+use super::listener::{AcceptedStream, IssuerListener};
+use super::peer::{ConnectionSource, HttpPeer};
 use super::turns::Turns;
 use super::{HttpLimits, TokenService, router};
 
@@ -37,7 +36,8 @@ const LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// Serves HTTP/1.1 on this listener until `shutdown` completes, then finishes open requests and returns.
 ///
 /// Finishing takes at most [`HttpLimits::shutdown_timeout`]. Requires a tokio runtime with I/O and time.
-pub async fn serve(listener: TcpListener, service: TokenService, shutdown: impl Future<Output = ()>) {
+pub async fn serve(listener: impl Into<IssuerListener>, service: TokenService, shutdown: impl Future<Output = ()>) {
+    let listener = listener.into();
     let limits = service.limits;
     let (running, stop) = watch::channel(());
     let mut acceptor = Acceptor {
@@ -77,9 +77,9 @@ struct Acceptor {
 }
 
 impl Acceptor {
-    async fn on_accept(&mut self, accepted: io::Result<(TcpStream, SocketAddr)>) {
+    async fn on_accept(&mut self, accepted: io::Result<(AcceptedStream, HttpPeer)>) {
         match accepted {
-            Ok((stream, address)) => self.start(stream, address).await,
+            Ok((stream, peer)) => self.start(stream, peer).await,
             Err(error) => {
                 if let Some(times) = self.failures.count(Instant::now()) {
                     tracing::warn!(%error, times, "cannot accept connections");
@@ -91,16 +91,21 @@ impl Acceptor {
         }
     }
 
-    async fn start(&mut self, stream: TcpStream, peer: SocketAddr) {
-        let source = ConnectionSource::from(peer.ip());
+    async fn start(&mut self, stream: AcceptedStream, peer: HttpPeer) {
+        let source = ConnectionSource::from(peer);
         while !self.connections.make_room(source, Instant::now()) {
             self.connections.wait_for_room().await;
         }
         let state = Arc::new(self.connections.new_state(Instant::now()).with_peer(peer));
-        let (router, turns) = (self.router.clone(), self.turns.clone());
-        let stop = self.stop.clone();
-        let connection = serve_connection((stream, source), router, turns, Arc::clone(&state), self.limits, stop);
-        self.connections.spawn(source, state, connection);
+        let connection = HttpConnection {
+            source,
+            router: self.router.clone(),
+            turns: self.turns.clone(),
+            state: Arc::clone(&state),
+            limits: self.limits,
+            stop: self.stop.clone(),
+        };
+        self.connections.spawn(source, state, connection.serve(stream));
         self.accepted = self.accepted.wrapping_add(1);
         if self.accepted.is_multiple_of(ACCEPT_BATCH) {
             yield_now().await;

@@ -57,7 +57,7 @@ async fn read_and_mint(
     let body = request::read(body)?;
     check_scopes(&authorized.caller, &body)?;
     let issuer = find_game(authorized, &body)?;
-    let client_id = find_client_id(service, &authorized.caller, &body).await?;
+    let client_id = find_client_id(service, &body).await?;
     let (request, group) = body.with_client_id(client_id);
     let Some(group) = group else {
         service.count_token(request.client_id).map_err(ApiError::too_many_tokens)?;
@@ -106,11 +106,10 @@ fn find_game<'a>(authorized: &'a Authorized, body: &TokenBody) -> Result<&'a Iss
 }
 
 /// Returns the client id that the request names, or that the player's JSON Web Token names.
-async fn find_client_id(service: &TokenService, caller: &Caller, body: &TokenBody) -> Result<u64, ApiError> {
+async fn find_client_id(service: &TokenService, body: &TokenBody) -> Result<u64, ApiError> {
     let Some(player_jwt) = &body.player_jwt else {
         return body.client_id.ok_or_else(|| ApiError::new(ErrorCode::MissingField, "client_id must be given"));
     };
-    let _ = caller;
     let client_id = service.players.client_id(player_jwt).await?;
     if body.client_id.is_some_and(|named| named != client_id) {
         let message = "client_id is not that of the player's JSON Web Token";

@@ -11,27 +11,19 @@
 //! check waits for one turn of each other address.
 
 use core::array;
-use core::future::poll_fn;
-use core::task::Poll;
 use std::hash::{BuildHasher, RandomState};
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::header::AUTHORIZATION;
-use tokio::io::ReadBuf;
-use tokio::net::TcpStream;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep_until};
 
 use super::TokenService;
 use super::authorize::bearer;
-use super::connection_source::ConnectionSource;
 use super::connection_state::ConnectionState;
-
-/// The bytes of a request in which the key is looked for. Most backends send a head of less than 500 bytes.
-const PEEK_BYTES: usize = 1024;
+use super::peer::ConnectionSource;
 
 /// The minimum time between the beginnings of two turns of strangers. The runtime's timer makes it 1 to 1.5 ms where
 /// several wait.
@@ -84,39 +76,25 @@ impl Turns {
         Self { service, strangers: Arc::new(strangers) }
     }
 
-    /// Waits for the first bytes of a connection and for its turn. The turn lasts until the returned value is dropped;
-    /// a valid key needs none.
+    /// Waits for the turn of a connection with these first bytes. The turn lasts until the returned value is dropped; a
+    /// valid key needs none.
     ///
     /// The key only decides about the order. The route checks it again.
-    ///
-    /// # Errors
-    /// Returns the error of the socket.
     pub(super) async fn wait(
         &self,
-        stream: &TcpStream,
+        head: &[u8],
         source: ConnectionSource,
         state: &ConnectionState,
-    ) -> io::Result<Option<StrangerTurn>> {
-        let has_key = poll_fn(|cx| {
-            let mut bytes = [0; PEEK_BYTES];
-            let mut buf = ReadBuf::new(&mut bytes);
-            match stream.poll_peek(cx, &mut buf) {
-                Poll::Ready(peeked) => Poll::Ready(peeked.map(|_| self.has_key(buf.filled()))),
-                Poll::Pending => {
-                    state.on_wait();
-                    Poll::Pending
-                }
-            }
-        });
-        if has_key.await? {
-            return Ok(None);
+    ) -> Option<StrangerTurn> {
+        if self.has_key(head) {
+            return None;
         }
         state.on_wait();
         let turn = self.strangers.wait(source).await;
         // The runtime looks for requests that have arrived before this task goes on. Without that, the requests of
         // backends would wait for many turns.
         yield_now().await;
-        Ok(Some(turn))
+        Some(turn)
     }
 
     /// Returns whether a request's beginning has a valid API key.
@@ -164,29 +142,23 @@ mod tests {
         IpAddr::from([192, 0, 2, number]).into()
     }
 
-    /// Returns an accepted connection on which these bytes have been sent.
-    async fn accept(listener: &TcpListener, sent: &str) -> (TcpStream, std::net::TcpStream) {
-        let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        client.write_all(sent.as_bytes()).unwrap();
-        (listener.accept().await.unwrap().0, client)
-    }
+    const HEALTH: &[u8] = b"GET /v1/health HTTP/1.1\r\n\r\n";
 
     #[tokio::test]
     async fn valid_key_does_not_wait_for_the_turn_of_strangers() {
         let (turns, key) = turns();
         let state = ConnectionState::new(Instant::now(), Arc::default());
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let request = |key: &str| format!("POST /v1/tokens HTTP/1.1\r\nAuthorization: Bearer {key}\r\n\r\n");
-        let (first, _client) = accept(&listener, "GET /v1/health HTTP/1.1\r\n\r\n").await;
-        let (second, _client) = accept(&listener, &request("sgk_wrong")).await;
-        let (backend, _client) = accept(&listener, &request(key.expose())).await;
+        let (stranger, backend) = (request("sgk_wrong"), request(key.expose()));
 
-        let turn = turns.wait(&first, source(1), &state).await.unwrap();
-        let waiting = turns.wait(&second, source(1), &state);
+        let turn = turns.wait(HEALTH, source(1), &state).await.unwrap();
+        let waiting = turns.wait(stranger.as_bytes(), source(1), &state);
         assert!(timeout(Duration::from_millis(50), waiting).await.is_err(), "one stranger at a time");
-        timeout(Duration::from_secs(10), turns.wait(&backend, source(1), &state)).await.unwrap().unwrap();
+        let served = timeout(Duration::from_secs(10), turns.wait(backend.as_bytes(), source(1), &state)).await;
+        assert!(served.unwrap().is_none());
         drop(turn);
-        timeout(Duration::from_secs(10), turns.wait(&second, source(1), &state)).await.unwrap().unwrap();
+        let served = timeout(Duration::from_secs(10), turns.wait(stranger.as_bytes(), source(1), &state)).await;
+        assert!(served.unwrap().is_some());
     }
 
     /// Returns an address of another group than that of `source(1)`.
@@ -228,8 +200,8 @@ mod tests {
     async fn backend_that_has_sent_is_served_before_the_next_stranger() {
         let (turns, _) = turns();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let (backend, mut client) = accept(&listener, "").await;
-        let (stranger, _client) = accept(&listener, "GET /v1/health HTTP/1.1\r\n\r\n").await;
+        let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (backend, _) = listener.accept().await.unwrap();
         let served = Arc::new(std::sync::Mutex::new(Vec::new()));
         let (first, second) = (Arc::clone(&served), Arc::clone(&served));
         let backend = tokio::spawn(async move {
@@ -237,10 +209,9 @@ mod tests {
             first.lock().unwrap().push("backend");
         });
         let stranger = tokio::spawn(async move {
-            stranger.peek(&mut [0]).await.unwrap();
             // The system has this request, and the runtime does not know of it yet.
             client.write_all(b"POST").unwrap();
-            turns.wait(&stranger, source(1), &ConnectionState::new(Instant::now(), Arc::default())).await.unwrap();
+            turns.wait(HEALTH, source(1), &ConnectionState::new(Instant::now(), Arc::default())).await.unwrap();
             second.lock().unwrap().push("stranger");
         });
         backend.await.unwrap();

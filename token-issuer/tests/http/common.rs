@@ -34,6 +34,15 @@ impl Service {
     }
 
     pub(crate) fn start_with(limits: HttpLimits, servers: &[&str]) -> Self {
+        Self::start_changed(limits, servers, |service| service)
+    }
+
+    /// Starts a service that `change` has changed.
+    pub(crate) fn start_changed(
+        limits: HttpLimits,
+        servers: &[&str],
+        change: impl FnOnce(TokenService) -> TokenService,
+    ) -> Self {
         let mut entropy = StdRng::from_seed([1; 32]);
         let api_key = ApiKey::random(&mut entropy);
         let other = ApiKey::random(&mut entropy);
@@ -41,6 +50,7 @@ impl Service {
         let servers: Vec<SocketAddr> = servers.iter().map(|server| server.parse().unwrap()).collect();
         let issuer = Issuer::new(PROTOCOL_ID, Key::from(PRIVATE_KEY).into(), &servers, Limits::default()).unwrap();
         let service = TokenService::new(issuer, ApiKeys::new(digests).unwrap()).with_limits(limits);
+        let service = change(service);
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         Self { running: spawn(listener, service.clone()).unwrap(), handle: service, api_key }
     }

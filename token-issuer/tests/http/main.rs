@@ -7,9 +7,13 @@ mod client_limit;
 mod common;
 mod connections;
 mod hostile;
+#[cfg(feature = "player-jwt")]
+mod players;
 mod probes;
 mod replace;
 mod servers;
 mod specs;
 #[cfg(all(unix, feature = "redis", feature = "registry-file"))]
 mod stores;
+#[cfg(all(unix, feature = "tls"))]
+mod transports;

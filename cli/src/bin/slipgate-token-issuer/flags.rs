@@ -2,7 +2,6 @@
 //!
 //! Every value is optional here, because the configuration file may supply it. `settings` merges the three.
 
-use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Parser;
@@ -10,7 +9,7 @@ use slipgate_cli::core_dumps::CoreDumps;
 use slipgate_cli::log::{LogFormat, LogLevel};
 use slipgate_cli::values::ProtocolId;
 
-use crate::values::{AllowedServer, RegistrySetting};
+use crate::values::{AllowedServer, BindAddress, RegistrySetting, SocketMode};
 
 const AFTER_HELP: &str = "\
 Precedence: flag, environment variable, configuration file, default.
@@ -21,7 +20,8 @@ Keys are never flags, because every user of a machine can read command lines:
   The API keys of backends are configured as digests: `slipgate keygen --bearer` creates a key and its digest.
 
 Signals: SIGTERM and SIGINT finish the open requests, then stop; a second signal stops at once. SIGHUP reads the key \
-file and the configuration file again: private keys, API keys, servers and token limits change, and no request is lost.
+file, the configuration file, the certificates and the key set of players again: private keys, API keys, servers and \
+token limits change, and no request is lost.
 
 Exit status: 0 after SIGTERM or SIGINT, 1 if the system refuses something, 2 if the configuration is wrong.";
 
@@ -33,9 +33,21 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "FILE", env = "SLIPGATE_ISSUER_CONFIG", hide_env_values = true)]
     pub(crate) config: Option<PathBuf>,
 
-    /// Listen on this address [default: 127.0.0.1:8080]
+    /// Listen on this address, or on a Unix socket as unix:/run/issuer.sock [default: 127.0.0.1:8080]
     #[arg(long, value_name = "IP:PORT", env = "SLIPGATE_ISSUER_BIND", hide_env_values = true)]
-    pub(crate) bind: Option<SocketAddr>,
+    pub(crate) bind: Option<BindAddress>,
+
+    /// Mode of the Unix socket, in octal digits: the users that may connect [default: 0600]
+    #[arg(long, value_name = "MODE", env = "SLIPGATE_ISSUER_SOCKET_MODE", hide_env_values = true)]
+    pub(crate) socket_mode: Option<SocketMode>,
+
+    /// File with the certificates for TLS in PEM, the issuer's own first; needs --tls-key-file
+    #[arg(long, value_name = "FILE", env = "SLIPGATE_ISSUER_TLS_CERTIFICATE_FILE", hide_env_values = true)]
+    pub(crate) tls_certificate_file: Option<PathBuf>,
+
+    /// File with the private key of the certificate in PEM, mode 0600
+    #[arg(long, value_name = "FILE", env = "SLIPGATE_ISSUER_TLS_KEY_FILE", hide_env_values = true)]
+    pub(crate) tls_key_file: Option<PathBuf>,
 
     /// Allow plain HTTP beyond loopback; tokens hold session keys, so use it only on a trusted network
     #[arg(

@@ -12,7 +12,10 @@
 mod api_keys;
 mod config_file;
 mod flags;
+mod listen;
+mod players;
 mod registry;
+mod reload;
 mod run;
 mod settings;
 mod signals;

@@ -12,13 +12,13 @@ use crate::values::RegistrySetting;
 /// Opens the configured registry. That in Redis connects in the background, and again whenever the connection is lost.
 pub(crate) fn open(settings: &RestartSettings) -> Result<Arc<dyn Registry>, Failure> {
     let url = match &settings.registry {
-        RegistrySetting::Memory => return Ok(Arc::new(MemoryRegistry::default())),
-        RegistrySetting::File(path) => {
+        None | Some(RegistrySetting::Memory) => return Ok(Arc::new(MemoryRegistry::default())),
+        Some(RegistrySetting::File(path)) => {
             let registry = FileRegistry::open(path);
             let registry = registry.map_err(|error| Failure::run_time(format!("{}: {error}", path.display())))?;
             return Ok(Arc::new(registry));
         }
-        RegistrySetting::Redis(url) => url,
+        Some(RegistrySetting::Redis(url)) => url,
     };
     let password = settings.registry_password_file.as_deref().map(read_secret_file).transpose();
     let password = password.map_err(|error| Failure::usage(error.to_string()))?;

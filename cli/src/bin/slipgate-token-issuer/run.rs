@@ -1,25 +1,24 @@
 //! Runs the service until a stop signal arrives, and reads its keys again when asked to.
 
-use std::io;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use slipgate_cli::{Failure, descriptors, file_watch};
 use slipgate_netcode::time::UnixSeconds;
-use slipgate_os::listen::ListenError;
 use slipgate_token_issuer::http::{self, Games, TokenService};
+use slipgate_token_issuer::players::Players;
 use slipgate_token_issuer::wall_clock;
-use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::Builder;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 use tracing::{info, warn};
 
-use crate::registry;
-use crate::settings::{RestartSettings, Settings, Sources};
+use crate::reload::Reloadable;
+use crate::settings::{Settings, Sources, TlsFiles};
 use crate::signals::{AsyncSignals, Signal};
+use crate::values::BindAddress;
+use crate::{listen, registry};
 
 /// File descriptors besides the connections: runtime, signals, listener, the files of a reload, and some to spare.
 const DESCRIPTORS: usize = 16;
@@ -29,8 +28,6 @@ const MIN_CONNECTIONS: usize = 4;
 /// The number of tasks that run before sockets are looked at again. The runtime's default of 61 lets a request of a
 /// backend wait for as many hostile ones.
 const EVENT_INTERVAL: u32 = 16;
-/// The connections that wait in the system to be accepted. Where they do not fit, clients try again after a second.
-const BACKLOG: u32 = 4096;
 
 /// Serves until SIGTERM or SIGINT, then finishes open requests. A second signal aborts them.
 pub(crate) fn run(settings: Settings, sources: &Sources) -> Result<(), Failure> {
@@ -67,37 +64,36 @@ async fn serve(settings: Settings, sources: &Sources, connections: usize) -> Res
     // Must precede the first log line: a supervisor that sees the line may send a signal at once.
     let mut signals = AsyncSignals::listen()
         .map_err(|error| Failure::run_time(format!("cannot register signal handlers: {error}")))?;
-    let registry = registry::open(&settings.fixed)?;
     let servers = settings.server_count();
-    let changed = watch(&settings.files)?;
-    let mut next_key = settings.next_key;
     let fixed = settings.fixed;
-    let refused = |error| Failure::run_time(ListenError::new(fixed.bind, error).to_string());
-    let listener = listen(fixed.bind).map_err(refused)?;
-    let address = listener.local_addr().map_err(refused)?;
-    log_start(address, &settings.games, servers);
+    let tls = fixed.tls.as_ref().map(TlsFiles::read).transpose()?.map(Arc::new);
+    let socket = listen::open(&fixed, tls.clone())?;
+    let registry = registry::open(&fixed)?;
+    let players = fixed.players.clone().map(Players::new).transpose();
+    let players = players.map_err(|error| Failure::usage(format!("players: {error}")))?.map(Arc::new);
+    let changed = watch(&settings.files)?;
+    log_start(&socket.address, tls.is_some(), &settings.games, servers);
     let limits = http::HttpLimits { connections, ..fixed.http };
     let service = TokenService::new(settings.games, settings.api_keys).with_limits(limits).with_registry(registry);
     let service = if fixed.hosts.is_empty() { service } else { service.with_hosts(fixed.hosts.clone()) };
+    let service = if let Some(players) = &players { service.with_players(Arc::clone(players)) } else { service };
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     // A task, so that it runs on the thread of the connections' tasks.
-    let mut serving = tokio::spawn(http::serve(listener, service.clone(), async {
+    let mut serving = tokio::spawn(http::serve(socket.listener, service.clone(), async {
         // Completes when the sender is dropped.
         let _ = stopped.await;
     }));
+    let next_key = settings.next_key;
+    let mut running = Reloadable { service, tls, players, sources, running: fixed, next_key };
     loop {
         tokio::select! {
             _ = &mut serving => return Ok(()),
             signal = signals.next() => match signal {
-                Signal::Reload => next_key = reload("SIGHUP", &service, sources, &fixed).unwrap_or(next_key),
+                Signal::Reload => running.reload("SIGHUP"),
                 Signal::Stop => break,
             },
-            () = changed.notified() => {
-                next_key = reload("a file has changed", &service, sources, &fixed).unwrap_or(next_key);
-            }
-            () = wait_until(next_key) => {
-                next_key = reload("a new key seals", &service, sources, &fixed).unwrap_or(None);
-            }
+            () = changed.notified() => running.reload("a file has changed"),
+            () = wait_until(running.next_key) => running.on_next_key(),
         }
     }
     info!("stopping: finishing open requests");
@@ -109,11 +105,12 @@ async fn serve(settings: Settings, sources: &Sources, connections: usize) -> Res
     Ok(())
 }
 
-fn log_start(address: SocketAddr, games: &Games, servers: usize) {
+fn log_start(address: &BindAddress, tls: bool, games: &Games, servers: usize) {
     let Some(first) = games.iter().next() else { return };
     let (games, limits) = (games.iter().count(), first.limits());
     info!(
         %address,
+        tls,
         protocol_id = format_args!("{:#x}", first.protocol_id()),
         games,
         servers,
@@ -121,15 +118,6 @@ fn log_start(address: SocketAddr, games: &Games, servers: usize) {
         max_timeout_seconds = limits.timeout_seconds().end(),
         "listening"
     );
-}
-
-fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-    // On Windows the option would let another program take the address.
-    #[cfg(not(windows))]
-    socket.set_reuseaddr(true)?;
-    socket.bind(address)?;
-    socket.listen(BACKLOG)
 }
 
 /// Watches the files of a reload.
@@ -147,34 +135,4 @@ async fn wait_until(time: Option<UnixSeconds>) {
     while UnixSeconds::from(wall_clock()) < time {
         sleep(Duration::from_millis(200)).await;
     }
-}
-
-/// Reads the key file and the configuration file again. Keeps the current settings, and logs why, if they are wrong.
-/// Returns when another key seals.
-fn reload(
-    cause: &str,
-    service: &TokenService,
-    sources: &Sources,
-    running: &RestartSettings,
-) -> Option<Option<UnixSeconds>> {
-    let settings = match sources.gather() {
-        Ok(settings) => settings,
-        Err(error) => {
-            warn!(%error, "{cause}: the settings are wrong; keeping the current keys and settings");
-            return None;
-        }
-    };
-    let (keys, api_keys, servers) = (settings.private_keys, settings.api_keys.count(), settings.server_count());
-    service.replace(settings.games, settings.api_keys);
-    match settings.keys.file() {
-        Some(path) => info!(path = %path.display(), keys, api_keys, servers, "{cause}: the keys were read again"),
-        None => info!(api_keys, servers, "{cause}: the API keys were read again; private keys of the environment stay"),
-    }
-    if settings.fixed != *running {
-        warn!(
-            "{cause}: listening address, registry, host names, connection limits, tokens per minute and log format \
-             change at a restart only"
-        );
-    }
-    Some(settings.next_key)
 }

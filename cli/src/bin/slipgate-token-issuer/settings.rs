@@ -1,6 +1,6 @@
 //! The merged and checked settings: flag, else environment variable, else configuration file, else default.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 use clap::ArgMatches;
@@ -10,17 +10,18 @@ use slipgate_cli::values::ProtocolId;
 use slipgate_cli::{Failure, first_non_empty};
 use slipgate_netcode::time::UnixSeconds;
 use slipgate_token_issuer::callers::ApiKeys;
-use slipgate_token_issuer::http::{Games, HttpLimits};
+use slipgate_token_issuer::http::{Games, HttpLimits, TlsIdentity};
+use slipgate_token_issuer::players::{PlayerKeySource, PlayerSettings};
 use slipgate_token_issuer::registry::RegistryName;
 use slipgate_token_issuer::{Issuer, KeyRing, Limits, wall_clock};
 
-use crate::api_keys;
 use crate::config_file::ConfigFile;
 use crate::flags::Flags;
-use crate::values::{AllowedServer, RegistrySetting};
+use crate::values::{AllowedServer, BindAddress, RegistrySetting, SocketMode};
+use crate::{api_keys, players};
 
 /// Loopback: other machines connect through a proxy that terminates TLS.
-const DEFAULT_BIND: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8080);
+const DEFAULT_BIND: BindAddress = BindAddress::Tcp(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8080));
 
 /// The complete settings of the program.
 pub(crate) struct Settings {
@@ -39,13 +40,69 @@ pub(crate) struct Settings {
 /// The settings that only a restart changes.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct RestartSettings {
-    pub(crate) bind: SocketAddr,
+    pub(crate) bind: BindAddress,
+    pub(crate) socket_mode: SocketMode,
+    pub(crate) tls: Option<TlsFiles>,
+    pub(crate) players: Option<PlayerSettings>,
     pub(crate) http: HttpLimits,
     pub(crate) log: LogSettings,
-    pub(crate) registry: RegistrySetting,
+    /// `None` keeps the registry in memory, and then servers must be configured.
+    pub(crate) registry: Option<RegistrySetting>,
     pub(crate) registry_name: RegistryName,
     pub(crate) registry_password_file: Option<PathBuf>,
     pub(crate) hosts: Vec<String>,
+}
+
+impl RestartSettings {
+    /// Takes these settings out of the flags and the file.
+    fn gather(flags: &mut Flags, file: &mut ConfigFile) -> Result<Self, Failure> {
+        let bind = flags.bind.take().or(file.bind.take()).unwrap_or(DEFAULT_BIND);
+        let certificates = flags.tls_certificate_file.take().or(file.tls_certificate_file.take());
+        let tls = tls_files(&bind, certificates, flags.tls_key_file.take().or(file.tls_key_file.take()))?;
+        if tls.is_none() && !flags.insecure_http.or(file.insecure_http).unwrap_or(false) {
+            refuse_open_http(&bind)?;
+        }
+        let name = flags.registry_name.take().or(file.registry_name.take()).unwrap_or_else(|| "default".to_owned());
+        Ok(Self {
+            bind,
+            socket_mode: flags.socket_mode.or(file.socket_mode).unwrap_or(SocketMode::PRIVATE),
+            tls,
+            players: file.players.take().map(players::read).transpose()?,
+            http: http_limits(flags, file)?,
+            log: LogSettings {
+                format: flags.log.or(file.log).unwrap_or_default(),
+                level: flags.log_level.or(file.log_level),
+            },
+            registry: flags.registry.take().or(file.registry.take()),
+            registry_name: name.parse().map_err(|error| Failure::usage(format!("--registry-name: {error}")))?,
+            registry_password_file: flags.registry_password_file.take().or(file.registry_password_file.take()),
+            hosts: first_non_empty(std::mem::take(&mut flags.hosts), std::mem::take(&mut file.hosts)),
+        })
+    }
+
+    /// Returns the files that these settings name and a reload reads.
+    fn files(&self) -> Vec<PathBuf> {
+        let tls = self.tls.iter().flat_map(|tls| [tls.certificates.clone(), tls.key.clone()]);
+        let players = self.players.iter().filter_map(|players| match &players.keys {
+            PlayerKeySource::File(path) => Some(path.clone()),
+            PlayerKeySource::Url(_) => None,
+        });
+        tls.chain(players).collect()
+    }
+}
+
+/// The files with the certificates and their private key.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct TlsFiles {
+    certificates: PathBuf,
+    key: PathBuf,
+}
+
+impl TlsFiles {
+    /// Reads both files.
+    pub(crate) fn read(&self) -> Result<TlsIdentity, Failure> {
+        TlsIdentity::read(&self.certificates, &self.key).map_err(|error| Failure::usage(error.to_string()))
+    }
 }
 
 /// The command line and the environment, from which settings can be gathered again.
@@ -62,15 +119,13 @@ impl Sources {
 }
 
 impl Settings {
-    fn gather(flags: Flags, matches: &ArgMatches) -> Result<Self, Failure> {
-        let file = flags.config.as_deref().map(ConfigFile::read).transpose()?.unwrap_or_default();
-        let bind = flags.bind.or(file.bind).unwrap_or(DEFAULT_BIND);
-        refuse_open_http(bind, flags.insecure_http.or(file.insecure_http).unwrap_or(false))?;
+    fn gather(mut flags: Flags, matches: &ArgMatches) -> Result<Self, Failure> {
+        let mut file = flags.config.as_deref().map(ConfigFile::read).transpose()?.unwrap_or_default();
+        let fixed = RestartSettings::gather(&mut flags, &mut file)?;
         let protocol_id = flags.protocol_id.or(file.protocol_id).ok_or_else(|| {
             Failure::usage("no protocol id is configured: give --protocol-id, equal to that of the game's servers")
         })?;
         let limits = limits(&flags, &file)?;
-        let http = http_limits(&flags, &file)?;
         let digests = first_non_empty(flags.api_key_digests, file.api_key_digests.into());
         let api_keys = api_keys::read(&digests, file.api_keys)?;
         let keys = KeySource::choose(matches, flags.key_file, file.key_file)?;
@@ -79,12 +134,8 @@ impl Settings {
         let (ring, mut next_key) = (schedule.at(now), schedule.next_change(now));
         let private_keys = ring.len();
         let mut files: Vec<PathBuf> = keys.file().into_iter().chain(flags.config.as_deref()).map(Into::into).collect();
-        let log = LogSettings {
-            format: flags.log.or(file.log).unwrap_or_default(),
-            level: flags.log_level.or(file.log_level),
-        };
-        let registry = flags.registry.or(file.registry);
-        let (servers, has_registry) = (first_non_empty(flags.servers, file.servers), registry.is_some());
+        files.extend(fixed.files());
+        let (servers, has_registry) = (first_non_empty(flags.servers, file.servers), fixed.registry.is_some());
         let mut issuers = vec![issuer(protocol_id, ring, servers, &limits, has_registry)?];
         for game in file.games {
             files.push(game.key_file.clone());
@@ -93,16 +144,6 @@ impl Settings {
             issuers.push(issuer(game.protocol_id, schedule.at(now), game.servers, &limits, has_registry)?);
         }
         let games = Games::new(issuers).map_err(|error| Failure::usage(error.to_string()))?;
-        let name = flags.registry_name.or(file.registry_name).unwrap_or_else(|| "default".to_owned());
-        let fixed = RestartSettings {
-            bind,
-            http,
-            log,
-            registry: registry.unwrap_or(RegistrySetting::Memory),
-            registry_name: name.parse().map_err(|error| Failure::usage(format!("--registry-name: {error}")))?,
-            registry_password_file: flags.registry_password_file.or(file.registry_password_file),
-            hosts: first_non_empty(flags.hosts, file.hosts),
-        };
         Ok(Self { fixed, games, api_keys, keys, private_keys, next_key, files })
     }
 
@@ -139,13 +180,29 @@ fn issuer(
     Ok(issuer.with_networks(networks))
 }
 
-fn refuse_open_http(bind: SocketAddr, insecure_http: bool) -> Result<(), Failure> {
-    if insecure_http || bind.ip().to_canonical().is_loopback() {
+/// Returns the files for TLS, if both are given.
+fn tls_files(
+    bind: &BindAddress,
+    certificates: Option<PathBuf>,
+    key: Option<PathBuf>,
+) -> Result<Option<TlsFiles>, Failure> {
+    match (certificates, key, bind) {
+        (None, None, _) => Ok(None),
+        (Some(_), Some(_), BindAddress::Unix(_)) => Err(Failure::usage("a Unix socket needs no certificates")),
+        (Some(certificates), Some(key), BindAddress::Tcp(_)) => Ok(Some(TlsFiles { certificates, key })),
+        _ => Err(Failure::usage("TLS needs both --tls-certificate-file and --tls-key-file")),
+    }
+}
+
+fn refuse_open_http(bind: &BindAddress) -> Result<(), Failure> {
+    let BindAddress::Tcp(address) = bind else { return Ok(()) };
+    if address.ip().to_canonical().is_loopback() {
         return Ok(());
     }
     let message = format!(
-        "{bind} is reachable from other machines, and plain HTTP would expose session keys: bind to 127.0.0.1 behind a \
-         proxy that terminates TLS, or give --insecure-http if the network itself is trusted"
+        "{bind} is reachable from other machines, and plain HTTP would expose session keys: give \
+         --tls-certificate-file, bind to 127.0.0.1 behind a proxy that terminates TLS, or give --insecure-http if the \
+         network itself is trusted"
     );
     Err(Failure::usage(message))
 }

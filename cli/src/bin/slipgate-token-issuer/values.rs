@@ -1,4 +1,6 @@
-//! Values of the issuer's settings: servers, and the store of the registry.
+//! Values of the issuer's settings: addresses, servers, and the store of the registry.
+
+use core::fmt;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -6,6 +8,53 @@ use std::str::FromStr;
 
 use serde::de::{Deserialize, Deserializer, Error};
 use slipgate_token_issuer::AllowedNetwork;
+
+/// Where the issuer listens.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum BindAddress {
+    Tcp(SocketAddr),
+    Unix(PathBuf),
+}
+
+impl FromStr for BindAddress {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text.strip_prefix("unix:") {
+            Some(_) if cfg!(not(unix)) => Err("this system has no Unix sockets"),
+            Some(path) if !path.is_empty() => Ok(Self::Unix(path.into())),
+            _ => text.parse().map(Self::Tcp).map_err(|_| "an address is IP:PORT, or unix:PATH"),
+        }
+    }
+}
+
+impl fmt::Display for BindAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// The mode of the Unix socket, which decides about the users that may connect: in octal digits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct SocketMode(pub(crate) u32);
+
+impl SocketMode {
+    /// Only the issuer's own user.
+    pub(crate) const PRIVATE: Self = Self(0o600);
+}
+
+impl FromStr for SocketMode {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let is_octal = text.len() >= 3 && text.bytes().all(|byte| byte.is_ascii_digit());
+        let mode = u32::from_str_radix(text, 8).ok().filter(|mode| is_octal && *mode <= 0o777);
+        mode.map(Self).ok_or("the mode of a socket is 0600 to 0777, in octal digits")
+    }
+}
 
 /// An entry of the allow-list: an address, or a network with a range of ports.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -62,7 +111,7 @@ macro_rules! deserialize_from_str {
     };
 }
 
-deserialize_from_str!(AllowedServer, RegistrySetting);
+deserialize_from_str!(AllowedServer, BindAddress, RegistrySetting, SocketMode);
 
 #[cfg(test)]
 mod tests {
@@ -76,6 +125,21 @@ mod tests {
         assert_eq!(url.parse(), Ok(RegistrySetting::Redis(url.to_owned())));
         for wrong in ["", "redis://:secret@127.0.0.1", "http://127.0.0.1"] {
             assert!(!wrong.parse::<RegistrySetting>().unwrap_err().contains("secret@"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn issuer_listens_on_an_address_or_on_a_path() {
+        assert_eq!("[::1]:1".parse(), Ok(BindAddress::Tcp("[::1]:1".parse().unwrap())));
+        for wrong in ["", "unix:", "localhost:1", "/run/socket", "127.0.0.1"] {
+            assert!(wrong.parse::<BindAddress>().is_err(), "{wrong}");
+        }
+        #[cfg(unix)]
+        assert_eq!("unix:/run/a".parse::<BindAddress>().unwrap().to_string(), "unix:/run/a");
+        assert_eq!("0660".parse(), Ok(SocketMode(0o660)));
+        assert_eq!("600".parse(), Ok(SocketMode::PRIVATE));
+        for wrong in ["", "6", "0o600", "+600", "0800", "1777", "rw"] {
+            assert!(wrong.parse::<SocketMode>().is_err(), "{wrong}");
         }
     }
 
