@@ -1,6 +1,5 @@
 //! The windows, packet events and statistics of an endpoint: everything but fragments.
 
-use alloc::boxed::Box;
 use core::time::Duration;
 
 use super::NumberSkips;
@@ -35,8 +34,8 @@ pub(crate) struct PacketTracker {
     /// Bytes that each datagram costs beside its payload, if they count for each fragment of a packet.
     overhead: Option<u32>,
     pub(crate) sent: SentPackets,
-    /// Which numbers are skipped; `None` uses all of them. Boxed, because endpoints of reliable 1.0 alone have none.
-    skips: Option<Box<NumberSkips>>,
+    /// Which numbers are skipped; `None` uses all of them.
+    skips: Option<NumberSkips>,
     /// Whether the peer acknowledged a skipped number.
     acked_skipped: bool,
     received: ReceiveWindow,
@@ -71,7 +70,7 @@ impl PacketTracker {
 
     /// Skips numbers from now on.
     pub(crate) fn skip_numbers(&mut self, skips: NumberSkips) {
-        self.skips = Some(Box::new(skips));
+        self.skips = Some(skips);
     }
 
     /// Counts sent packets with all bytes on the path from now on, those of each fragment's headers too.

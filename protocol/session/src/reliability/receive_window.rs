@@ -40,7 +40,12 @@ impl ReceiveWindow {
     }
 
     /// Checks that a packet is neither older than the window nor in it already.
+    #[inline]
     pub(super) fn check(&self, sequence: Sequence) -> Result<(), Reject> {
+        // The usual case: packets arrive in order.
+        if sequence == self.next {
+            return Ok(());
+        }
         if sequence.is_older_than(self.oldest()) {
             return Err(Reject::Stale);
         }
@@ -55,7 +60,11 @@ impl ReceiveWindow {
     /// Returns whether a packet that passed [`ReceiveWindow::check`] was overtaken by a newer one.
     pub(super) fn arrival_order(&self, sequence: Sequence) -> ArrivalOrder {
         // A fragment may have made this very packet the newest already, so compare with `is_older_than`.
-        if sequence.is_older_than(self.newest()) { ArrivalOrder::Overtaken } else { ArrivalOrder::Newest }
+        if sequence != self.next && sequence.is_older_than(self.newest()) {
+            ArrivalOrder::Overtaken
+        } else {
+            ArrivalOrder::Newest
+        }
     }
 
     /// Marks a packet that passed [`ReceiveWindow::check`].
@@ -81,7 +90,7 @@ impl ReceiveWindow {
     /// Moves the window so that `sequence` is in it. The first fragment of a packet does so too: headers then report
     /// the packet as the newest, and as missing.
     pub(super) fn advance(&mut self, sequence: Sequence) {
-        if self.is_ahead(sequence) {
+        if sequence == self.next || self.is_ahead(sequence) {
             let next = sequence + 1;
             let passed = next - self.next;
             // Clear what the window moves over: the ring still holds the bits of packets one window older.

@@ -39,7 +39,8 @@ impl<const N: usize> SlidingSums<N> {
             self.advance_to(self.bucket(now));
         }
         for (total, amount) in self.totals.iter_mut().zip(amounts) {
-            *total = total.saturating_add(amount);
+            // Sums are differences of totals, which a wrap does not change.
+            *total = total.wrapping_add(amount);
         }
     }
 
@@ -65,7 +66,7 @@ impl<const N: usize> SlidingSums<N> {
         let is_young = self.first.is_none_or(|first| oldest <= first);
         let start = self.starts.get((oldest % BUCKETS) as usize).filter(|_| !is_young).copied().unwrap_or([0; N]);
         core::array::from_fn(|kind| match (self.totals.get(kind), start.get(kind)) {
-            (Some(total), Some(start)) => total.saturating_sub(*start),
+            (Some(total), Some(start)) => total.wrapping_sub(*start),
             _ => 0,
         })
     }

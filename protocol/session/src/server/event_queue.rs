@@ -22,18 +22,19 @@ impl SessionServer {
     /// Polls the sessions that may have events.
     fn poll_sessions(&mut self) -> Option<SessionEvent> {
         while let Some(slot) = self.slots_with_events.front().copied() {
-            if let Some(event) = self.session_at(slot).and_then(ClientSession::poll_event) {
-                // The event may cause an answer to the peer: that a transfer was received.
-                self.set_deadline(slot, Instant::default());
-                return Some(event);
+            if let Some(session) = self.session_at(slot) {
+                if let Some(event) = session.poll_event() {
+                    // The event may cause an answer to the peer: that a transfer was received.
+                    self.set_deadline(slot, Instant::default());
+                    return Some(event);
+                }
+                session.has_events = false;
+                if session.has_transfers_to_hash() {
+                    self.hashing.push(slot);
+                }
             }
             // The slot stays queued until it has no event left.
             self.slots_with_events.pop_front();
-            let Some(session) = self.session_at(slot) else { continue };
-            session.has_events = false;
-            if session.has_transfers_to_hash() {
-                self.hashing.push(slot);
-            }
         }
         None
     }

@@ -13,8 +13,9 @@ use slipgate_netcode::time::Instant;
 impl Channels {
     /// Returns whether a frame could be written now.
     #[must_use]
+    #[inline]
     pub fn wants_to_send(&self) -> bool {
-        self.waiting_channels().any(|channel| self.allows(channel))
+        self.table.pending != 0 && self.ready() != 0
     }
 
     /// Returns when there is work that no datagram triggers: hashing, unpolled receipts, a channel that waits for the
@@ -26,7 +27,7 @@ impl Channels {
             return now;
         }
         // The bytes per tick are used up: only the next tick lets the channel send.
-        if self.waiting_channels().any(|channel| !self.allows(channel)) {
+        if self.table.has_limits && self.waiting() != self.ready() {
             return now.after(tick);
         }
         if self.memory_bytes() > 0 { now.after(RETENTION) } else { Instant::NEVER }
@@ -34,8 +35,25 @@ impl Channels {
 
     /// Returns the channels that could write a frame, one bit for each.
     pub(crate) fn ready(&self) -> u64 {
-        let ready = self.waiting_channels().filter(|channel| self.allows(*channel));
-        ready.fold(0, |mask, channel| mask | 1 << channel.0)
+        let mut ready = self.waiting();
+        if self.table.has_limits {
+            for channel in channels_in(ready).filter(|channel| !self.allows(*channel)) {
+                ready &= !(1 << channel.0);
+            }
+        }
+        ready
+    }
+
+    /// Returns the channels that have data to send, whether or not they may send it in this tick.
+    #[inline]
+    fn waiting(&self) -> u64 {
+        let mut waiting = self.table.pending;
+        for channel in channels_in(self.table.pending) {
+            if self.waiting_since(channel).is_none() && !self.has_transfer_frames(channel) {
+                waiting &= !(1 << channel.0);
+            }
+        }
+        waiting
     }
 
     /// Begins a packet with this much room for frames. Returns the channels that could write a frame, one bit for each.
@@ -112,12 +130,9 @@ impl Channels {
         }
     }
 
-    /// Returns the channels that have data to send, whether or not they may send it in this tick.
-    fn waiting_channels(&self) -> impl Iterator<Item = ChannelId> {
-        channels_in(self.table.pending).filter(|channel| {
-            let transfers = self.transfers.get(usize::from(channel.0));
-            self.table.get(*channel).is_some_and(|state| state.sender.waiting_since().is_some())
-                || transfers.is_some_and(TransferChannel::has_frames)
-        })
+    /// Returns whether a transfer of the channel has a frame to write. Its waiting time begins with the next packet.
+    #[inline]
+    fn has_transfer_frames(&self, channel: ChannelId) -> bool {
+        self.transfers.get(usize::from(channel.0)).is_some_and(TransferChannel::has_frames)
     }
 }

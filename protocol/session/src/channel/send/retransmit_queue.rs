@@ -121,6 +121,7 @@ impl RetransmitQueue {
     }
 
     /// Returns whether the window has room for a message of this many bytes. The receiver counts all messages (§3.7).
+    #[inline]
     pub(crate) fn has_room(&self, bytes: u32) -> bool {
         self.window.len() < usize::from(self.max.messages) && bytes <= self.max.bytes.saturating_sub(self.bytes)
     }
@@ -131,6 +132,7 @@ impl RetransmitQueue {
     }
 
     /// Returns since when the first message that is due waits.
+    #[inline]
     pub(crate) fn due_since(&self) -> Option<Instant> {
         self.window.get(self.first_due).map(|message| message.since)
     }

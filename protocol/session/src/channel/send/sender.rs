@@ -107,12 +107,14 @@ impl ChannelSender {
     }
 
     /// Returns since when the message that leaves next has waited.
+    #[inline]
     pub(crate) fn waiting_since(&self) -> Option<Instant> {
         self.retransmits.due_since().or_else(|| self.first_to_leave().map(|message| message.since))
     }
 
     /// Returns the first message of the queue, unless the window has no room for it. A superseded message makes room in
     /// the queue at once, and in the window when the receiver knows of it (§3.7).
+    #[inline]
     fn first_to_leave(&self) -> Option<&QueuedMessage> {
         self.queue.front().filter(|message| self.retransmits.has_room(message.bytes))
     }
@@ -121,6 +123,8 @@ impl ChannelSender {
     #[inline]
     pub(crate) fn write(&mut self, kind: Kind, frame: &mut FrameContext<'_, '_>) -> bool {
         frame.stats.expired += self.queue.expire(frame.now, frame.shared);
+        // The last frame of a packet has no length (§3.2): in the usual case of one message this is known beforehand.
+        frame.writer.is_last &= self.queue.len() + self.retransmits.max_due() == 1;
         let Self { queue, retransmits, next_id } = self;
         if kind.is_reliable() {
             // Retransmissions first: the peer can deliver nothing behind a gap on an ordered channel.

@@ -48,6 +48,7 @@ impl Channels {
         while let Some(channel) = self.next_channel(left, now) {
             // The limit depends on what was written before, so it is set for each frame.
             writer.set_limit(self.frame_limit(&share, channel, now));
+            writer.is_last = left.is_power_of_two();
             let written = self.write_frame(channel, &mut writer, packet, now);
             if !written {
                 // Lower classes must leave credit for it in the next packet.

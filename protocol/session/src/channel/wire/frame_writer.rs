@@ -14,6 +14,8 @@ pub(crate) struct FrameWriter<'a> {
     /// The positions of the last frame's head and of its length, if it has one.
     last: Option<(usize, Option<(usize, usize)>)>,
     closed: bool,
+    /// Nothing waits behind the next whole message, so that its frame is the last one.
+    pub(crate) is_last: bool,
     ids: IdRun,
     /// Frames end here, even if the buffer is longer.
     limit: usize,
@@ -43,7 +45,7 @@ impl FrameHeader {
 impl<'a> FrameWriter<'a> {
     pub(crate) fn new(buf: &'a mut [u8]) -> Self {
         let limit = buf.len();
-        Self { buf, pos: 0, last: None, closed: false, ids: IdRun::default(), limit }
+        Self { buf, pos: 0, last: None, closed: false, is_last: false, ids: IdRun::default(), limit }
     }
 
     /// Limits the next frames to end at `limit` at the latest.
@@ -86,8 +88,10 @@ impl<'a> FrameWriter<'a> {
     pub(crate) fn begin(&mut self, channel: ChannelId, header: FrameHeader, data: usize) -> &mut [u8] {
         let head = self.pos;
         let slice = if matches!(header, FrameHeader::Slice { .. }) { SLICE } else { 0 };
-        // A frame without room for its length ends with the packet, and no other can follow.
-        self.closed = header.bytes(channel, self.ids) + number_bytes(data as u32) + data > self.remaining();
+        let has_room_for_length =
+            || header.bytes(channel, self.ids) + number_bytes(data as u32) + data <= self.remaining();
+        // A frame without its length ends with the packet, and no other can follow.
+        self.closed = self.is_last && slice == 0 || !has_room_for_length();
         self.byte((channel.0 + 1) | slice | if self.closed { LAST } else { 0 });
         self.header(channel, header);
         let length_start = self.pos;

@@ -268,7 +268,10 @@ impl Connection {
         }
         let frames = datagram.get(cursor.start..)?;
         let next = self.channels.next(frames, &mut cursor.frames, scratch, now);
-        self.work.charge(u64::from(self.channels.take_frames_read()) * FRAME_WORK);
+        let frames_read = self.channels.take_frames_read();
+        if frames_read > 0 {
+            self.work.charge(u64::from(frames_read) * FRAME_WORK);
+        }
         match next {
             Ok(Some(message)) => {
                 cursor.delivery = self.work.charge_message(now);
