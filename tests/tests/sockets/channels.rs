@@ -369,7 +369,7 @@ fn server_keeps_a_partial_upload_for_resumption() {
 
 #[test]
 fn server_transfer_memory_stays_within_its_budget() {
-    const MAX_TRANSFER_MEMORY: usize = 100_000;
+    const MAX_TRANSFER_MEMORY: usize = 200_000;
     let memory = Memory::new(64 << 10, MAX_TRANSFER_MEMORY);
     let mut host = Host::start(channels());
     host.server = host.server.with_memory(memory.clone());

@@ -103,7 +103,8 @@ pub struct Memory {
     /// When it is used up, each connection still has [`RESERVE_BYTES`](crate::channel::RESERVE_BYTES) and the largest
     /// message of each reliable channel, so one client that holds the rest cannot stop the others.
     pub messages: MemoryBudget,
-    /// Memory for transfers, which must not delay messages while they are incomplete.
+    /// Memory for transfers, which must not delay messages while they are incomplete. A transfer never holds more than
+    /// is left for the others: a budget of twice the largest transfer takes one of them.
     pub transfers: MemoryBudget,
 }
 

@@ -32,6 +32,13 @@ impl MemoryBudget {
         self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(bytes)).is_ok()
     }
 
+    /// Takes memory for a holder of `held` bytes that must not hold more than is left then. However many such holders
+    /// there are, each leaves as much as it has.
+    pub(crate) fn take_share(&self, bytes: usize, held: usize) -> bool {
+        let rest = |left: usize| left.checked_sub(bytes).filter(|left| held.saturating_add(bytes) <= *left);
+        self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, rest).is_ok()
+    }
+
     pub(crate) fn give(&self, bytes: usize) {
         self.left.fetch_add(bytes, Ordering::Relaxed);
     }

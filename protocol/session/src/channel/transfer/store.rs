@@ -441,10 +441,11 @@ impl MemoryLease {
         Self { shared, bytes: 0 }
     }
 
-    /// Takes memory. Returns false, and takes nothing, if the budget has not enough left.
+    /// Takes memory. Returns false, and takes nothing, if the budget has not enough left, or less than this transfer
+    /// would hold: transfers that are started and never finished leave memory to the others.
     pub(super) fn take(&mut self, bytes: usize) -> bool {
         // Without a shared budget the limits of the channel bound the memory.
-        let taken = self.shared.as_ref().is_none_or(|shared| shared.take(bytes));
+        let taken = self.shared.as_ref().is_none_or(|shared| shared.take_share(bytes, self.bytes));
         if taken {
             self.bytes += bytes;
         }

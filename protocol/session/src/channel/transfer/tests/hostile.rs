@@ -132,8 +132,27 @@ fn slices_far_apart_take_one_chunk_each() {
 }
 
 #[test]
+fn unfinished_transfer_leaves_as_much_memory_as_it_holds() {
+    let budget = MemoryBudget::new(1 << 20);
+    let config = TransferConfig { max_at_once: 4, max_bytes_at_once: u64::MAX, ..TransferConfig::default() };
+    let mut right = Transfers::new(config, Some(budget.clone())).unwrap();
+    let mut least = 1 << 20;
+    // The first one stops. The second one takes half of what is left, and ends.
+    for (id, slices) in [(0, 300), (1, 4096)] {
+        right.on_frame(&begin(id, 4 << 20, 1024)).unwrap();
+        for index in 0..slices {
+            right.on_frame(&slice(id, index, 1024)).unwrap();
+            least = least.min(budget.left());
+        }
+    }
+    let ended = events(&mut right);
+    assert!(matches!(ended[..], [TransferEvent::Broken { reason: TransferReason::NoMemory, .. }]), "{ended:?}");
+    assert!((330 << 10..370 << 10).contains(&least), "{least} bytes of {} left", 724 << 10);
+}
+
+#[test]
 fn exhausted_budget_ends_a_transfer_and_returns_the_partial() {
-    let budget = MemoryBudget::new(50_000);
+    let budget = MemoryBudget::new(100_000);
     let mut right = Transfers::new(TransferConfig::default(), Some(budget.clone())).unwrap();
     let mut left = default_transfers();
     left.begin(transfer(3, 100_000), 0).unwrap();
@@ -148,7 +167,7 @@ fn exhausted_budget_ends_a_transfer_and_returns_the_partial() {
         panic!("{broken:?}")
     };
     assert!(partial.progress().bytes >= 32 * 1024);
-    assert_eq!(budget.left(), 50_000);
+    assert_eq!(budget.left(), 100_000);
     talk(&mut left, &mut right);
     assert!(matches!(events(&mut left)[..], [TransferEvent::Refused { reason: TransferReason::NoMemory, .. }]));
 }
