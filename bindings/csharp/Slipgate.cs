@@ -22,7 +22,7 @@ namespace Slipgate
     {
         Connected = 1, Payload = 2, Packet = 3, Message = 4, Receipt = 5, PacketAcked = 6, PacketLost = 7,
         TransferOffered = 8, TransferReceived = 9, TransferBroken = 10, TransferKept = 11, TransferDelivered = 12,
-        TransferRefused = 13, Ended = 14,
+        TransferRefused = 13, Ended = 14, Redirected = 15,
     }
 
     /// <summary>The state of a client in the numbers of netcode 1.02.</summary>

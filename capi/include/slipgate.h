@@ -206,6 +206,10 @@
 // server: `number` is the client id, `bytes` the text that came with the code.
 #define SLIPGATE_ENDED 14
 
+// The server has ended the connection, and the client connects to another server by itself: `SLIPGATE_CONNECTED` or
+// `SLIPGATE_ENDED` follows. The fields are those of `SLIPGATE_ENDED`.
+#define SLIPGATE_REDIRECTED 15
+
 // The peer has all of the message.
 #define SLIPGATE_ARRIVED 1
 
@@ -384,7 +388,7 @@ typedef struct slipgate_traffic {
 
 // Something that happened since the last event. The meaning of the fields depends on `kind`; others are 0.
 typedef struct slipgate_event {
-    // `SLIPGATE_CONNECTED` to `SLIPGATE_ENDED`. Ignore unknown ones: later versions have more.
+    // `SLIPGATE_CONNECTED` to `SLIPGATE_REDIRECTED`. Ignore unknown ones: later versions have more.
     uint32_t kind;
     // The channel.
     uint32_t channel;

@@ -10,7 +10,9 @@ use slipgate_client::{ChannelId, Client, Clock, CloseCode, ConnectError, Connect
 
 use crate::boundary::{Guarded, free, put, run, some};
 use crate::event::CEvent;
-use crate::event_kinds::{SLIPGATE_CONNECTED, SLIPGATE_MESSAGE, SLIPGATE_PACKET, SLIPGATE_PAYLOAD};
+use crate::event_kinds::{
+    SLIPGATE_CONNECTED, SLIPGATE_MESSAGE, SLIPGATE_PACKET, SLIPGATE_PAYLOAD, SLIPGATE_REDIRECTED,
+};
 use crate::path::{CBudget, CCloseReason, CPath, CRemaining, close_code, close_kind, closed_by};
 use crate::pointer;
 use crate::send::{CSendOptions, read_options};
@@ -199,6 +201,10 @@ impl ClientObject {
             Event::Ended { reason } => {
                 *held = reason.to_string().into_bytes();
                 CEvent::of_end(&reason).lend(held)
+            }
+            Event::Redirected { reason } => {
+                *held = reason.to_string().into_bytes();
+                CEvent { kind: SLIPGATE_REDIRECTED, ..CEvent::of_end(&reason) }.lend(held)
             }
             // An event of a later version.
             _ => CEvent::new(0),

@@ -14,7 +14,7 @@ use crate::path::{SLIPGATE_BY_LOCAL, SLIPGATE_BY_REMOTE, close_code, close_kind,
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct CEvent {
-    /// `SLIPGATE_CONNECTED` to `SLIPGATE_ENDED`. Ignore unknown ones: later versions have more.
+    /// `SLIPGATE_CONNECTED` to `SLIPGATE_REDIRECTED`. Ignore unknown ones: later versions have more.
     pub kind: u32,
     /// The channel.
     pub channel: u32,

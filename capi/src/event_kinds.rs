@@ -33,6 +33,9 @@ pub const SLIPGATE_TRANSFER_REFUSED: u32 = 13;
 /// `label` the code or `SLIPGATE_NO_CODE`. Events of a client: `bytes` is a sentence for the player. Events of a
 /// server: `number` is the client id, `bytes` the text that came with the code.
 pub const SLIPGATE_ENDED: u32 = 14;
+/// The server has ended the connection, and the client connects to another server by itself: `SLIPGATE_CONNECTED` or
+/// `SLIPGATE_ENDED` follows. The fields are those of `SLIPGATE_ENDED`.
+pub const SLIPGATE_REDIRECTED: u32 = 15;
 
 /// The peer has all of the message.
 pub const SLIPGATE_ARRIVED: i32 = 1;

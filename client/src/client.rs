@@ -151,12 +151,16 @@ impl Client {
     /// - `Busy`: the client is connecting or connected.
     pub fn connect(&mut self, token: ConnectToken, now: Now) -> Result<(), ConnectError> {
         (self.turn, self.now) = (TurnTime::begin(now), now);
+        self.connect_with(token)
+    }
+
+    fn connect_with(&mut self, token: ConnectToken) -> Result<(), ConnectError> {
         let name = TokenName::from(&token);
-        // The core itself refuses a token of this client's own earlier session, with its state.
-        if Some(name) != self.recorded_token && used_tokens::contains(&name) {
-            return Err(self.core.refuse_used_token());
+        // The core has the tokens of this client's own earlier sessions. Those of other clients are added here.
+        if used_tokens::contains(&name) {
+            self.core.netcode.remember_used(name);
         }
-        self.core.connect(token, now.monotonic, |server| self.sockets.can_reach(server))
+        self.core.connect(token, self.now.monotonic, |server| self.sockets.can_reach(server))
     }
 
     /// Connects to a server in the same program, without packets: a player hosts the game. Payloads go through
@@ -391,7 +395,22 @@ impl Client {
     }
 
     pub(crate) fn poll_event(&mut self) -> Option<ClientSessionEvent> {
-        self.core.poll_event()
+        match self.core.poll_event()? {
+            ClientSessionEvent::Redirected { token, reason } => Some(self.follow(token, reason)),
+            event => Some(event),
+        }
+    }
+
+    /// Connects to the servers of a redirect. Where that is not possible, the connection has ended.
+    fn follow(&mut self, token: Box<ConnectToken>, reason: CloseReason) -> ClientSessionEvent {
+        let is_used = used_tokens::contains(&TokenName::from(&*token));
+        let is_reachable = token.facts().servers.iter().any(|server| self.sockets.can_reach((*server).into()));
+        // Checked before, because an attempt that fails replaces the reason of the end.
+        if is_used || !is_reachable || self.connect_with(*token.clone()).is_err() {
+            warn!("the server redirects to servers that this client cannot reach, or with a used token");
+            return ClientSessionEvent::Ended { reason };
+        }
+        ClientSessionEvent::Redirected { token, reason }
     }
 
     /// Fills the batch. Returns false when the sockets are empty or the turn has read its limit.

@@ -80,6 +80,12 @@ pub enum Event<'a> {
         /// The received part.
         partial: PartialTransfer,
     },
+    /// The server has ended the connection, and the client connects to another one by itself: `Connected` or `Ended`
+    /// follows. Messages that were not acknowledged are lost.
+    Redirected {
+        /// Why the server has ended the connection.
+        reason: CloseReason,
+    },
     /// The attempt or the connection has ended.
     Ended {
         /// The reason. Its `Display` is a sentence for the player.
@@ -169,6 +175,7 @@ impl Inbox {
 fn from_session(event: ClientSessionEvent) -> Event<'static> {
     match event {
         ClientSessionEvent::Connected { client_index, max_clients } => Event::Connected { client_index, max_clients },
+        ClientSessionEvent::Redirected { reason, .. } => Event::Redirected { reason },
         ClientSessionEvent::Ended { reason } => Event::Ended { reason },
         ClientSessionEvent::Packet(event) => Event::Sent(event),
         ClientSessionEvent::Channel(event) => Event::Channel(event),

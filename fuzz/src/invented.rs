@@ -2,7 +2,7 @@
 
 use slipgate_netcode::wire::cursor::Writer;
 use slipgate_session::channel::LayoutHash;
-use slipgate_session::channel::control::{self, Bye, ControlMessage, Hello};
+use slipgate_session::channel::control::{self, Bye, ControlMessage, Hello, RedirectPart};
 use slipgate_session::connection::CloseCode;
 use slipgate_session::wire::reliable::{Acks, ReliableHeader, Sequence};
 use slipgate_session::wire::session_frame::{ArrivalEcho, SessionFrame, Timestamp};
@@ -14,7 +14,7 @@ const TEXTS: [&str; 4] =
     ["bye", "\u{1b}[2J\r\nWARN forged", "\u{202e}exe.txt\u{2066}\u{2069}\u{61c}", "\0\u{2028}\u{9b}1m\u{7f}"];
 
 /// Returns a datagram with a header, a frame, and bytes of the input. Bit 0 of `how` adds an arrival echo, bit 1 a
-/// HELLO (of `layout`, unless bit 3 is set), bits 2 and 3 together a BYE.
+/// HELLO (of `layout`, unless bit 3 is set), bits 2 and 3 together a BYE, bits 4 and 5 a part of a redirect.
 #[must_use]
 pub fn invented_datagram(how: u8, sequence: u16, layout: LayoutHash, input: &mut Input<'_>) -> Vec<u8> {
     let mut buf = [0; 1400];
@@ -32,6 +32,12 @@ pub fn invented_datagram(how: u8, sequence: u16, layout: LayoutHash, input: &mut
         let hello = Hello { version: 1, oldest_version: 1, layout, payload_bytes, abilities: 0 };
         let mut bytes = [0; 64];
         let written = control::write(&ControlMessage::Hello(hello), &mut bytes);
+        writer.bytes(&bytes[..written]);
+    }
+    if how & 48 == 48 {
+        let (mut bytes, token_bytes, index) = ([0; 512], u16::from_le_bytes(input.array()) & 0xfff, input.u8() & 7);
+        let part = RedirectPart { token_bytes, index, bytes: &[index; 400] };
+        let written = control::write(&ControlMessage::Redirect(part), &mut bytes);
         writer.bytes(&bytes[..written]);
     }
     if how & 12 == 12 {

@@ -347,7 +347,7 @@ impl World {
                     assert!(client_index.0 < max_clients, "slot {client_index} of {max_clients}");
                     self.attempt.slots += 1;
                 }
-                ClientSessionEvent::Ended { reason } => {
+                ClientSessionEvent::Ended { reason } | ClientSessionEvent::Redirected { reason, .. } => {
                     assert_no_control_characters(&reason);
                     self.attempt.ends += 1;
                 }

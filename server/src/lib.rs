@@ -168,9 +168,11 @@ pub mod keys {
     pub use slipgate_os::key_file::{KeyFileError, read_key_file};
 }
 
-/// A client's connection: its path, what may leave in a tick, its queues, and the result of a broadcast.
+/// A client's connection: its path, what may leave in a tick, its queues, the result of a broadcast, and the token of a
+/// redirect.
 pub mod connection {
     pub use crate::server::{ClientActivity, QueuedMessages};
+    pub use slipgate_netcode::token::ConnectToken;
     pub use slipgate_session::channel::Remaining;
     pub use slipgate_session::connection::{Budget, Connection, PacketTimes, PathStats};
     pub use slipgate_session::server::BroadcastReport;

@@ -12,6 +12,7 @@ use slipgate_netcode::client::{ClientState, NetcodeClient};
 use slipgate_netcode::crypto::key::Seed;
 use slipgate_netcode::time::Instant;
 use slipgate_netcode::timing::TimeoutPolicy;
+use slipgate_netcode::token::ConnectToken;
 use slipgate_netcode::wire::REQUEST_BYTES;
 use slipgate_netcode::wire::packet::PacketKind;
 use slipgate_session::channel::{ChannelId, Layout};
@@ -45,6 +46,8 @@ pub struct ClientReport {
     pub slots: Vec<(u32, u32)>,
     /// Why the connection or the attempt ended.
     pub end: Option<CloseReason>,
+    /// The token of the redirect that ended the connection instead.
+    pub redirect: Option<ConnectToken>,
     /// The number of messages that reached the game.
     pub messages: usize,
     /// The payload of the last message.
@@ -187,6 +190,10 @@ impl HostileServerWorld {
         if self.turn.messages > 0 {
             self.report.last_message = self.turn.last_message.clone();
         }
+        if let Some(token) = self.turn.redirect.take() {
+            assert!(self.report.redirect.is_none() && self.report.end.is_none(), "a connection ends once");
+            self.report.redirect = Some(token);
+        }
         if let Some(end) = self.turn.end.take() {
             assert_no_control_characters(&end);
             assert_eq!(self.report.end, None, "an attempt ends once");
@@ -272,6 +279,7 @@ struct Turn {
     events: usize,
     slots: Vec<(u32, u32)>,
     end: Option<CloseReason>,
+    redirect: Option<ConnectToken>,
     sent_bytes: Vec<u8>,
     sent: Vec<(Address, usize)>,
 }
@@ -285,6 +293,7 @@ impl Turn {
             events: 0,
             slots: Vec::with_capacity(16),
             end: None,
+            redirect: None,
             sent_bytes: Vec::with_capacity(1 << 20),
             sent: Vec::with_capacity(1 << 10),
         }
@@ -331,6 +340,7 @@ impl Turn {
                     self.slots.push((client_index.0, max_clients));
                 }
                 ClientSessionEvent::Ended { reason } => self.end = Some(reason),
+                ClientSessionEvent::Redirected { token, .. } => self.redirect = Some(*token),
                 _ => {}
             }
         }

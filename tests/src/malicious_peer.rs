@@ -6,7 +6,7 @@ use slipgate_netcode::time::Instant;
 use slipgate_netcode::wire::MAX_PAYLOAD_BYTES;
 use slipgate_netcode::wire::cursor::Writer;
 use slipgate_session::channel::LayoutHash;
-use slipgate_session::channel::control::{Bye, ControlMessage, Hello, VERSION, read, write};
+use slipgate_session::channel::control::{Bye, ControlMessage, Hello, PART_BYTES, RedirectPart, VERSION, read, write};
 use slipgate_session::channel::transfer::frame::TransferFrame;
 use slipgate_session::connection::CloseCode;
 use slipgate_session::wire::reliable::{Acks, ReliableHeader, Sequence};
@@ -93,6 +93,22 @@ pub fn hello(version: u8, layout: LayoutHash) -> Vec<u8> {
 pub fn bye(code: CloseCode, text: &str) -> Vec<u8> {
     let mut buf = vec![0; 300];
     let bytes = write(&ControlMessage::Bye(Bye { code, text }), &mut buf);
+    buf.truncate(bytes);
+    buf
+}
+
+/// Returns the control messages that redirect to the servers of a token, one for each part.
+#[must_use]
+pub fn redirect(token: &[u8]) -> Vec<Vec<u8>> {
+    let part = |(index, bytes)| redirect_part(token.len() as u16, index, bytes);
+    (0..).zip(token.chunks(PART_BYTES)).map(part).collect()
+}
+
+/// Returns one part of a redirect.
+#[must_use]
+pub fn redirect_part(token_bytes: u16, index: u8, bytes: &[u8]) -> Vec<u8> {
+    let mut buf = vec![0; 2100];
+    let bytes = write(&ControlMessage::Redirect(RedirectPart { token_bytes, index, bytes }), &mut buf);
     buf.truncate(bytes);
     buf
 }

@@ -111,6 +111,12 @@ impl SessionWorld {
         self.mint.mint(&TokenSpec { client_id, servers, lifetime, timeout: 5, user_data: [0; 256] })
     }
 
+    /// Mints a token for other servers than that of the world.
+    pub fn token_to(&mut self, client_id: u64, servers: &[Address]) -> ConnectToken {
+        let servers = servers.to_vec();
+        self.mint.mint(&TokenSpec { client_id, servers, lifetime: 45, timeout: 5, user_data: [0; 256] })
+    }
+
     /// Adds a player and runs turns until it has a slot.
     ///
     /// # Panics

@@ -7,6 +7,7 @@ use std::time::Duration;
 use slipgate_netcode::ids::{ClientId, ClientIndex};
 use slipgate_netcode::server::ClientHandle;
 use slipgate_netcode::time::Instant;
+use slipgate_netcode::token::ConnectToken;
 use slipgate_netcode::wire::{MAX_PAYLOAD_BYTES, UserData};
 use slipgate_session::channel::transfer::{Transfer, TransferId};
 use slipgate_session::channel::{ChannelId, Kind, Remaining, SendOptions};
@@ -257,6 +258,16 @@ impl<'s> ClientRef<'s> {
     /// As [`Server::kick`].
     pub fn kick_with(self, code: CloseCode, text: &str) -> Result<(), SendError> {
         self.server.core.kick(self.handle, code, text)
+    }
+
+    /// Sends it to another server, with a token of the issuer for the same client id and a text for the player. Our
+    /// clients follow by themselves; see `specs/session-1.md`, §5.12. A client that cannot follow sees the end of a
+    /// server that stops. Without channels the token is not sent.
+    ///
+    /// # Errors
+    /// As [`Server::kick`].
+    pub fn redirect(self, token: ConnectToken, text: &str) -> Result<(), SendError> {
+        self.server.core.redirect(self.handle, token, text)
     }
 
     /// Disconnects it at once, without a text. The disconnect packets leave with this turn. It also frees the slot of a

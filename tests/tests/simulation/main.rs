@@ -27,6 +27,7 @@ mod memory;
 mod missing_acks;
 mod mixed_traffic;
 mod netcode_official;
+mod redirects;
 mod reliable_exchange;
 mod restart;
 mod server_reports;

@@ -24,7 +24,7 @@ use slipgate_session::wire::session_frame::{ArrivalEcho, SessionFrame};
 use slipgate_sim::Conditions;
 use slipgate_tests::counting::peak;
 use slipgate_tests::malicious_peer::{
-    MaliciousPeer, PeerPacket, bye, hello, number, received_close_code, slice, stamp, transfer, whole,
+    MaliciousPeer, PeerPacket, bye, hello, number, received_close_code, redirect_part, slice, stamp, transfer, whole,
 };
 use slipgate_tests::netcode_world::{NetcodeWorld, PROTOCOL_ID, VecOutbox, address};
 use slipgate_tests::raw_client::RawClient;
@@ -224,6 +224,10 @@ fn control_attacks() -> Vec<Attack> {
         }),
         frames("a truncated HELLO behind a HELLO", Expected::End("violation"), |_| vec![0, 1, 3, 1, 1, 0]),
         frames("a BYE with invalid text behind a HELLO", Expected::End("violation"), |_| vec![0, 2, 3, 0, 0, 0xff]),
+        frames("redirects of a server", Expected::Nothing, |turn| {
+            (0..2).flat_map(|part| redirect_part(2048 - (turn % 400) as u16, part, &[7; 400])).collect()
+        }),
+        frames("a truncated redirect", Expected::End("violation"), |_| redirect_part(2048, 0, &[7; 399])),
         frames("hundreds of unknown control messages", Expected::Nothing, |_| [0, 99, 0].repeat(390)),
         frames("dozens of HELLO messages", Expected::Nothing, move |_| hello(VERSION, right).repeat(60)),
         frames("a control message behind messages", Expected::End("violation"), |_| {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use slipgate_netcode::time::Instant;
-use slipgate_session::channel::control::{self, Bye, ControlMessage, Hello};
+use slipgate_session::channel::control::{self, Bye, ControlMessage, Hello, RedirectPart};
 use slipgate_session::channel::transfer;
 use slipgate_session::channel::{
     ChannelConfig, ChannelId, ChannelViolation, Channels, FrameCursor, Kind, Layout, LayoutHash, ReceivedMessage,
@@ -110,31 +110,39 @@ fn invalid_channel_frames_are_violations_with_a_reason() {
 #[test]
 fn control_messages_are_encoded_and_decoded_as_specified() {
     let vectors = Vectors::load("channel_control.json");
-    for case in vectors.cases("valid_cases", 6) {
+    for case in vectors.cases("valid_cases", 8) {
         let (wire, mut buf) = (case.bytes("wire_hex"), [0; 512]);
-        let (control, written) = if case.text("type") == "hello" {
-            let hello = Hello {
+        let bytes = if case.has("bytes_hex") { case.bytes("bytes_hex") } else { Vec::new() };
+        let control = match case.text("type") {
+            "hello" => ControlMessage::Hello(Hello {
                 version: case.u32("version_u8") as u8,
                 oldest_version: case.u32("oldest_version_u8") as u8,
                 layout: LayoutHash(case.array("layout_hex")),
                 payload_bytes: case.u16("payload_bytes_u16"),
                 abilities: case.u16("abilities_u16"),
-            };
-            (ControlMessage::Hello(hello), control::write(&ControlMessage::Hello(hello), &mut buf))
-        } else {
-            let bye = Bye { code: CloseCode(case.u16("code_u16")), text: case.text("text") };
-            (ControlMessage::Bye(bye), control::write(&ControlMessage::Bye(bye), &mut buf))
+            }),
+            "bye" => ControlMessage::Bye(Bye { code: CloseCode(case.u16("code_u16")), text: case.text("text") }),
+            _ => ControlMessage::Redirect(RedirectPart {
+                token_bytes: case.u16("token_bytes_u16"),
+                index: case.u32("index_u8") as u8,
+                bytes: &bytes,
+            }),
         };
+        let written = control::write(&control, &mut buf);
         assert_eq!(buf[..written], wire, "{case}");
         assert_eq!(control::read(&wire), Ok(Some((control, wire.len()))), "{case}");
     }
-    for case in vectors.cases("tolerated_cases", 4) {
+    for case in vectors.cases("tolerated_cases", 5) {
         let wire = case.bytes("wire_hex");
         let (control, bytes) = control::read(&wire).unwrap().unwrap();
-        let kind = if matches!(control, ControlMessage::Hello(_)) { "hello" } else { "unknown" };
+        let kind = match control {
+            ControlMessage::Hello(_) => "hello",
+            ControlMessage::Redirect(_) => "redirect",
+            _ => "unknown",
+        };
         assert_eq!((kind, bytes), (case.text("type"), wire.len()), "{case}");
     }
-    for case in vectors.cases("invalid_cases", 9) {
+    for case in vectors.cases("invalid_cases", 13) {
         let violation = control::read(&case.bytes("wire_hex")).unwrap_err();
         assert_eq!(format!("{violation:?}"), case.text("violation"), "{case}");
     }

@@ -160,18 +160,6 @@ impl NetcodeClient {
         }
     }
 
-    /// Refuses a token that another client of this process used, as if this client had used it. Returns the error for
-    /// the caller of `connect`.
-    pub fn refuse_used_token(&mut self) -> ConnectError {
-        if self.state().is_active() {
-            return ConnectError::Busy;
-        }
-        // The same state as after a token that this client used itself.
-        (self.connected, self.ended) = (None, None);
-        self.role = ClientRole::Idle(Some(EndReason::InvalidToken));
-        ConnectError::TokenUsed
-    }
-
     /// Connects without packets to a server in the same process (host-and-play).
     ///
     /// # Errors
@@ -202,7 +190,7 @@ impl NetcodeClient {
                 // Before the first sealed packet the server has no connection to end, and the token stays unused.
                 if session.has_sealed() {
                     // Remembered even before the disconnects are sent: they use the same lane.
-                    self.remember(session.name());
+                    self.remember_used(session.name());
                     session.leave();
                     self.leaving = Some(session);
                 }
@@ -378,14 +366,18 @@ impl NetcodeClient {
         if let ClientRole::Active(session) = core::mem::replace(&mut self.role, ClientRole::Idle(Some(reason)))
             && session.has_sealed()
         {
-            self.remember(session.name());
+            self.remember_used(session.name());
         }
         // Without a sealed packet the token stays usable: only a request with it was sent.
         self.ended = Some(NetcodeClientEvent::Ended { reason });
     }
 
-    /// Stores the token as used, so that [`connect`](Self::connect) refuses it.
-    fn remember(&mut self, token: TokenName) {
+    /// Stores a token as used, so that [`connect`](Self::connect) refuses it: another client of this process may have
+    /// used it.
+    pub fn remember_used(&mut self, token: TokenName) {
+        if self.used.contains(&Some(token)) {
+            return;
+        }
         // A ring: the oldest of 64 names is overwritten. Its token has expired by then in any practical use.
         if let Some(entry) = self.used.get_mut(self.next_used) {
             *entry = Some(token);

@@ -1,5 +1,6 @@
 //! Events and messages of a client.
 
+use alloc::boxed::Box;
 use core::ops::Range;
 
 use crate::channel::transfer::PartialTransfer;
@@ -9,6 +10,7 @@ use crate::reliability::PacketEvent;
 use crate::wire::PayloadSpan;
 use crate::wire::reliable::Sequence;
 use slipgate_netcode::ids::{ClientIndex, PacketNumber};
+use slipgate_netcode::token::ConnectToken;
 
 /// Something that happened. The server's messages come from
 /// [`SessionClient::next_message`](super::SessionClient::next_message).
@@ -32,6 +34,14 @@ pub enum ClientSessionEvent {
         channel: ChannelId,
         /// The part that had arrived.
         partial: PartialTransfer,
+    },
+    /// The server has ended the connection, and sends the client to another one. Connect with the token, or handle it
+    /// like `Ended`. The token is of the same game, and names no network that the first one did not.
+    Redirected {
+        /// A token for other servers.
+        token: Box<ConnectToken>,
+        /// The reason for a player who does not follow.
+        reason: CloseReason,
     },
     /// The attempt or the connection has ended.
     Ended {

@@ -4,6 +4,7 @@
 
 mod client_sink;
 mod event;
+mod redirect_policy;
 
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -13,6 +14,7 @@ use core::time::Duration;
 pub use self::event::{ClientReceivedDatagram, ClientSessionEvent, ClientSessionMessage};
 
 use self::client_sink::SealingSink;
+use self::redirect_policy::RedirectPolicy;
 use crate::channel::close_code::CloseCode;
 use crate::connection::{
     Budget, ClientProtocol, CloseKind, CloseReason, ClosedBy, Connection, ConnectionConfigError, PacketTimes,
@@ -59,6 +61,7 @@ pub struct SessionClient {
     /// Events that precede the protocol's own: of netcode, and of connections that have ended.
     events: VecDeque<ClientSessionEvent>,
     close_reason: Option<CloseReason>,
+    redirects: RedirectPolicy,
     buf: Box<[u8; MAX_PAYLOAD_BYTES]>,
 }
 
@@ -82,6 +85,7 @@ impl SessionClient {
             drained_at: Instant::NEVER,
             events: VecDeque::new(),
             close_reason: None,
+            redirects: RedirectPolicy::default(),
             buf: Box::new([0; MAX_PAYLOAD_BYTES]),
         }
     }
@@ -125,23 +129,15 @@ impl SessionClient {
         now: Instant,
         reaches: impl Fn(Address) -> bool,
     ) -> Result<(), ConnectError> {
+        let redirects = self.redirects.connect(&token);
         let result = self.netcode.connect(token, now, reaches);
         match result {
             // The present connection goes on.
             Err(ConnectError::Busy) => {}
             Err(_) => self.set_invalid_token(),
-            Ok(()) => self.close_reason = None,
+            Ok(()) => (self.close_reason, self.redirects) = (None, redirects),
         }
         result
-    }
-
-    /// Refuses a token that another client of this program has used, as if this client had used it.
-    pub fn refuse_used_token(&mut self) -> ConnectError {
-        let error = self.netcode.refuse_used_token();
-        if error != ConnectError::Busy {
-            self.set_invalid_token();
-        }
-        error
     }
 
     fn set_invalid_token(&mut self) {
@@ -264,7 +260,7 @@ impl SessionClient {
 
     /// Reports the remaining events of the protocol, the rest of its transfers, and then the end.
     fn end_connection(&mut self, reason: EndReason) {
-        let mut reason = from_netcode(reason);
+        let (mut reason, mut redirect) = (from_netcode(reason), None);
         if let Some(mut protocol) = self.protocol.take() {
             self.events.extend(core::iter::from_fn(|| poll_protocol(&mut protocol)));
             if let Some(connection) = protocol.connection_mut() {
@@ -276,11 +272,16 @@ impl SessionClient {
                 reason = connection.close_reason().cloned().unwrap_or(reason);
                 let partial = |(channel, partial)| ClientSessionEvent::Partial { channel, partial };
                 self.events.extend(connection.take_partials().map(partial));
+                redirect = connection.take_redirect();
             }
         }
         self.deadline = Instant::NEVER;
         self.close_reason = Some(reason.clone());
-        self.events.push_back(ClientSessionEvent::Ended { reason });
+        let redirect = redirect.filter(|token| is_redirectable(reason.kind) && self.redirects.allows(token));
+        self.events.push_back(match redirect {
+            Some(token) => ClientSessionEvent::Redirected { token: Box::new(token), reason },
+            None => ClientSessionEvent::Ended { reason },
+        });
     }
 
     /// Returns the state of the connection in the standard's words. After its end, the state agrees with
@@ -492,6 +493,11 @@ fn poll_protocol(protocol: &mut ClientProtocol) -> Option<ClientSessionEvent> {
         ClientProtocol::Packets(packets) => packets.poll_event().map(ClientSessionEvent::Packet),
         ClientProtocol::Channels(connection) => connection.channels.poll_event().map(ClientSessionEvent::Channel),
     }
+}
+
+/// Returns whether a redirect counts at this end: the server has ended a connection without a fault.
+const fn is_redirectable(kind: CloseKind) -> bool {
+    matches!(kind, CloseKind::ServerStopped | CloseKind::Kicked | CloseKind::DisconnectedByServer)
 }
 
 /// Returns netcode's reason as the session reports it.

@@ -11,6 +11,7 @@ mod receive;
 mod timers;
 mod transmit;
 
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::time::Duration;
 
@@ -18,6 +19,7 @@ use self::closing::{CloseMessage, Closing};
 pub use self::receive::{ChannelMessage, MessageCursor};
 use super::ack_watchdog::AckWatchdog;
 use super::path::ConnectionPath;
+use super::redirect::{RedirectSender, RedirectedToken};
 use super::reliable_control::ReliableControl;
 use super::work_budget::WorkBudget;
 use super::{Budget, CloseReason, ConnectionConfig, ConnectionConfigError, Memory, PathStats, Role};
@@ -66,6 +68,10 @@ pub struct Connection {
     stage: Stage,
     close_reason: Option<CloseReason>,
     close_message: CloseMessage,
+    /// The token for another server, which a server sends before its close message.
+    redirect: Option<Box<RedirectSender>>,
+    /// What a client has received of such a token.
+    redirected: Option<Box<RedirectedToken>>,
     /// This side's limit, in its hello. The limit of what it sends may be smaller, by the peer's hello.
     announced_payload_bytes: u16,
     max_payload_bytes: usize,
@@ -110,6 +116,8 @@ impl Connection {
             stage: Stage::Open,
             close_reason: None,
             close_message: CloseMessage::default(),
+            redirect: None,
+            redirected: None,
             // The settings were checked: at most 1,200.
             announced_payload_bytes: config.max_payload_bytes as u16,
             max_payload_bytes: config.max_payload_bytes,
@@ -157,7 +165,7 @@ impl Connection {
         if self.path.ack_result().is_empty() {
             return;
         }
-        let Self { path, channels, hello, stage, ack_watchdog, .. } = self;
+        let Self { path, channels, hello, stage, redirect, ack_watchdog, .. } = self;
         // An acked control ignores all updates.
         let mut no_close = ReliableControl::Acked;
         let close = if let Stage::Closing(closing) = stage { &mut closing.control } else { &mut no_close };
@@ -165,6 +173,7 @@ impl Connection {
             ack_watchdog.on_acked();
             hello.on_acked(packet);
             close.on_acked(packet);
+            redirect.iter_mut().for_each(|redirect| redirect.on_acked(packet));
             channels.on_acked(packet);
         }
         for packet in path.ack_result().lost.iter().map(|packet| packet.sequence) {

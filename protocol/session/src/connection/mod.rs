@@ -25,6 +25,7 @@ mod path;
 mod path_stats;
 mod peer_session;
 mod plain_text;
+mod redirect;
 mod reliable_control;
 mod send_error;
 #[cfg(test)]

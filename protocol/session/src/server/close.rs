@@ -5,6 +5,7 @@ use super::event_queue::report_end;
 use crate::channel::close_code::CloseCode;
 use crate::connection::{CloseKind, CloseReason, ClosedBy, SendError};
 use slipgate_netcode::server::{ClientHandle, DisconnectReason};
+use slipgate_netcode::token::ConnectToken;
 
 /// The text for players when a server stops without a text of its own.
 pub const STOP_TEXT: &str = "The server shuts down.";
@@ -31,6 +32,26 @@ impl SessionServer {
             return self.disconnect(client);
         }
         session.close(code, text);
+        self.wake(client.slot());
+        Ok(())
+    }
+
+    /// Disconnects a client with a text for the player, of up to 256 bytes, and with a token for another server: our
+    /// clients continue there by themselves. A client that cannot follow sees the end of a server that stops, with the
+    /// text. Events and slot are as for [`kick`](Self::kick), but the client has `close_timeout` once more for the
+    /// token.
+    ///
+    /// Without channels neither token nor text is sent. The token must name the same client.
+    ///
+    /// # Errors
+    /// `Gone` when the client is not connected, or was kicked before.
+    pub fn redirect(&mut self, client: ClientHandle, token: ConnectToken, text: &str) -> Result<(), SendError> {
+        let session = self.session_mut(client)?;
+        match session.protocol.connection_mut().filter(|connection| connection.close_reason().is_none()) {
+            Some(connection) => connection.redirect(token, if text.is_empty() { STOP_TEXT } else { text }),
+            None => return self.kick(client, CloseCode::SHUTDOWN, text),
+        }
+        session.report_end_only();
         self.wake(client.slot());
         Ok(())
     }

@@ -9,12 +9,15 @@ use crate::channel::close_code::CloseCode;
 use crate::channel::layout::LayoutHash;
 use crate::channel::violation::ChannelViolation;
 use crate::channel::wire::frame::{CHANNEL_BITS, CONTROL, LAST, number_bytes, read_number};
+use slipgate_netcode::wire::CONNECT_TOKEN_BYTES;
 use slipgate_netcode::wire::cursor::{Reader, Writer};
 
 /// The version of the frames that this module writes (§3.5).
 pub const VERSION: u8 = 1;
 /// The maximum bytes of a [`Bye`]'s text.
 pub const MAX_TEXT_BYTES: usize = 256;
+/// The bytes of the token in each [`RedirectPart`] but the last one, which may have fewer.
+pub const PART_BYTES: usize = 400;
 /// The maximum bytes that [`write()`] needs for a [`Hello`].
 pub const HELLO_BYTES: usize = 3 + HELLO_BODY_BYTES;
 /// The maximum bytes that [`write()`] needs for a [`Bye`].
@@ -22,6 +25,7 @@ pub const MAX_BYE_BYTES: usize = 4 + 2 + MAX_TEXT_BYTES;
 
 const HELLO: u8 = 1;
 const BYE: u8 = 2;
+const REDIRECT: u8 = 3;
 const HELLO_BODY_BYTES: usize = 14;
 
 /// The announcement of an end when the connection begins, in each packet until one of them is acked.
@@ -54,6 +58,33 @@ impl fmt::Debug for Bye<'_> {
     }
 }
 
+/// A part of the connect token for the server to which a client is redirected.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct RedirectPart<'a> {
+    /// The bytes of the whole token, without the zeros at its end: 1 to 2,048.
+    pub token_bytes: u16,
+    /// The index of the part. It begins at this multiple of [`PART_BYTES`].
+    pub index: u8,
+    /// Its bytes of the token, which are secret.
+    pub bytes: &'a [u8],
+}
+
+impl RedirectPart<'_> {
+    /// Returns the number of bytes of the part with this index, `None` if the token has no such part.
+    pub(crate) fn length(token_bytes: u16, index: u8) -> Option<usize> {
+        let is_token = (1..=CONNECT_TOKEN_BYTES).contains(&token_bytes.into());
+        let rest = usize::from(token_bytes).checked_sub(usize::from(index) * PART_BYTES)?;
+        (is_token && rest > 0).then_some(rest.min(PART_BYTES))
+    }
+}
+
+impl fmt::Debug for RedirectPart<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { token_bytes, index, .. } = self;
+        f.debug_struct("RedirectPart").field("token_bytes", token_bytes).field("index", index).finish_non_exhaustive()
+    }
+}
+
 /// A parsed control message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
@@ -62,6 +93,8 @@ pub enum ControlMessage<'a> {
     Hello(Hello),
     /// The peer closes the connection.
     Bye(Bye<'a>),
+    /// The server closes the connection, and sends a part of a token for another server.
+    Redirect(RedirectPart<'a>),
     /// A message of a later version, which is skipped.
     Unknown(u8),
 }
@@ -86,6 +119,7 @@ pub fn read(frames: &[u8]) -> Result<Option<(ControlMessage<'_>, usize)>, Channe
     let control = match kind {
         HELLO => ControlMessage::Hello(read_hello(body).ok_or(ChannelViolation::Control)?),
         BYE => ControlMessage::Bye(read_bye(body).ok_or(ChannelViolation::Control)?),
+        REDIRECT => ControlMessage::Redirect(read_part(body).ok_or(ChannelViolation::Control)?),
         kind => ControlMessage::Unknown(kind),
     };
     Ok(Some((control, frames.len() - rest.len())))
@@ -97,6 +131,7 @@ pub fn write(control: &ControlMessage<'_>, buf: &mut [u8]) -> usize {
     match control {
         ControlMessage::Hello(hello) => write_hello(hello, buf),
         ControlMessage::Bye(bye) => write_bye(bye, buf),
+        ControlMessage::Redirect(part) => write_part(part, buf),
         ControlMessage::Unknown(_) => 0,
     }
 }
@@ -123,10 +158,19 @@ fn write_bye(bye: &Bye<'_>, buf: &mut [u8]) -> usize {
     writer.written().unwrap_or(0)
 }
 
+fn write_part(part: &RedirectPart<'_>, buf: &mut [u8]) -> usize {
+    let mut writer = Writer::new(buf);
+    begin(&mut writer, REDIRECT, 3 + part.bytes.len());
+    writer.write::<u16>(part.token_bytes);
+    writer.write::<u8>(part.index);
+    writer.bytes(part.bytes);
+    writer.written().unwrap_or(0)
+}
+
 fn begin(writer: &mut Writer<'_>, kind: u8, body: usize) {
     writer.write::<u8>(CONTROL);
     writer.write::<u8>(kind);
-    // A body has at most 258 bytes: its length takes one or two bytes.
+    // A body has at most 403 bytes: its length takes one or two bytes.
     if number_bytes(body as u32) > 1 {
         writer.write::<u8>(body as u8 | 0x80);
         writer.write::<u8>((body >> 7) as u8);
@@ -155,6 +199,13 @@ fn read_bye(body: &[u8]) -> Option<Bye<'_>> {
     Some(Bye { code, text })
 }
 
+fn read_part(body: &[u8]) -> Option<RedirectPart<'_>> {
+    let mut body = Reader::new(body);
+    let (token_bytes, index) = (body.read()?, body.read()?);
+    let bytes = body.rest().get(..RedirectPart::length(token_bytes, index)?)?;
+    Some(RedirectPart { token_bytes, index, bytes })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -181,6 +232,18 @@ mod tests {
     }
 
     #[test]
+    fn parts_of_a_token_are_written_and_read() {
+        let (mut buf, token) = ([0xee; 512], [7; 1164]);
+        for (index, bytes) in (0..).zip(token.chunks(PART_BYTES)) {
+            let part = RedirectPart { token_bytes: 1164, index, bytes };
+            let written = write(&ControlMessage::Redirect(part), &mut buf);
+            assert_eq!(written, 4 + 3 + bytes.len());
+            assert_eq!(read(&buf), Ok(Some((ControlMessage::Redirect(part), written))));
+            assert!(!std::format!("{part:?}").contains('['), "the bytes are secret");
+        }
+    }
+
+    #[test]
     fn additions_of_later_versions_are_skipped() {
         assert_eq!(read(&[0, 99, 2, 7, 7, 1]), Ok(Some((ControlMessage::Unknown(99), 5))));
         assert_eq!(read(&[0x80, 99, 2, 7]), Ok(Some((ControlMessage::Unknown(99), 4))));
@@ -202,6 +265,13 @@ mod tests {
             (&[0x80, 1, 1, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0], ChannelViolation::Control),
             (&[0, 2, 1, 0], ChannelViolation::Control),
             (&[0, 2, 3, 0, 0, 0xff], ChannelViolation::Control),
+            // No bytes, no token, a token that is too long, a part behind its end, and a part that is too short.
+            (&[0, 3, 2, 1, 0], ChannelViolation::Control),
+            (&[0, 3, 4, 0, 0, 0, 9], ChannelViolation::Control),
+            (&[0, 3, 4, 1, 8, 5, 9], ChannelViolation::Control),
+            (&[0, 3, 4, 144, 1, 1, 9], ChannelViolation::Control),
+            (&[0, 3, 4, 0, 8, 255, 9], ChannelViolation::Control),
+            (&[0, 3, 4, 2, 0, 0, 9], ChannelViolation::Control),
         ] {
             assert_eq!(read(frames), Err(violation), "{frames:?}");
         }

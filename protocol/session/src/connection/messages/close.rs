@@ -1,5 +1,6 @@
 //! How a connection ends: why this side closes it, and how long it repeats the close message.
 
+use alloc::boxed::Box;
 use core::time::Duration;
 
 use super::closing::Closing;
@@ -9,11 +10,13 @@ use crate::channel::close_code::CloseCode;
 use crate::channel::control::{self, Bye, ControlMessage, MAX_TEXT_BYTES};
 use crate::congestion::SessionPacketKind;
 use crate::connection::plain_text::plain_text;
+use crate::connection::redirect::RedirectSender;
 use crate::connection::reliable_control::ReliableControl;
 use crate::connection::{CloseKind, CloseReason, ClosedBy};
 use crate::reliability::Sink;
 use crate::wire::reliable::Sequence;
 use slipgate_netcode::time::Instant;
+use slipgate_netcode::token::ConnectToken;
 
 /// The interval between close messages: 10 packets per second, the slow rate of "Fiedler, Reliability, Ordering and
 /// Congestion Avoidance over UDP", because nothing else measures the path any more.
@@ -37,6 +40,20 @@ impl Connection {
             self.close_message.text.push_str(text);
             self.begin_close(CloseReason::from_application(self.role, ClosedBy::Local, code, text), code);
         }
+    }
+
+    /// Closes the connection because the server shuts down, with a token for another server: its parts are sent before
+    /// the close message. Without an acknowledgement of each within `close_timeout` the client sees the close alone.
+    pub(crate) fn redirect(&mut self, token: ConnectToken, text: &str) {
+        if self.stage == Stage::Open {
+            self.close(CloseCode::SHUTDOWN, text);
+            self.redirect = Some(Box::new(RedirectSender::new(token)));
+        }
+    }
+
+    /// Takes the token for another server that the peer has sent; `None` without one, and if it is not complete.
+    pub(crate) fn take_redirect(&mut self) -> Option<ConnectToken> {
+        self.redirected.take()?.token()
     }
 
     /// Sends the close message three times at once and does not wait for an acknowledgement: for a program that ends.
@@ -98,6 +115,32 @@ impl Connection {
         self.stage == Stage::Closed
     }
 
+    /// Sends the parts of the token that are not acknowledged. Returns whether the close message is next.
+    pub(super) fn transmit_redirect(&mut self, now: Instant, sink: &mut dyn Sink) -> bool {
+        let Some(mut redirect) = self.redirect.take() else { return true };
+        let limit = self.close_timeout;
+        if redirect.is_over(now, limit) {
+            return true;
+        }
+        if redirect.deadline(now, limit) <= now && self.send_parts(&mut redirect, now, sink) {
+            redirect.on_round_sent(now);
+        }
+        self.redirect = Some(redirect);
+        false
+    }
+
+    /// Sends one packet for each missing part. Returns false if the sink is full.
+    fn send_parts(&mut self, redirect: &mut RedirectSender, now: Instant, sink: &mut dyn Sink) -> bool {
+        let mut from = 0;
+        while let Some(part) = redirect.next_part(from) {
+            let index = part.index;
+            let Some(packet) = self.send_control(&ControlMessage::Redirect(part), now, sink) else { return false };
+            redirect.on_sent(packet, index);
+            from = index + 1;
+        }
+        true
+    }
+
     /// Sends the close message until it is acknowledged or the time is up.
     pub(super) fn transmit_close(&mut self, closing: Closing, now: Instant, sink: &mut dyn Sink) {
         // The timeout begins with the first transmission, which a slow loop may delay.
@@ -116,17 +159,25 @@ impl Connection {
         self.stage = Stage::Closing(closing);
     }
 
-    /// Sends the close message, behind a hello if the peer may not have received that. Returns the packet's number,
-    /// or `None` if the sink is full.
     fn send_close(&mut self, now: Instant, sink: &mut dyn Sink) -> Option<Sequence> {
+        // Moved out, because the message borrows it.
+        let text = core::mem::take(&mut self.close_message.text);
+        let bye = Bye { code: self.close_message.code, text: &text };
+        let sent = self.send_control(&ControlMessage::Bye(bye), now, sink);
+        self.close_message.text = text;
+        sent
+    }
+
+    /// Sends a packet with a control message, behind a hello if the peer may not have received that. Returns the
+    /// packet's number, or `None` if the sink is full.
+    fn send_control(&mut self, control: &ControlMessage<'_>, now: Instant, sink: &mut dyn Sink) -> Option<Sequence> {
         let (hello_message, max_bytes) = (self.hello_message(), self.max_packet_bytes());
-        let Self { path, hello, close_message, .. } = self;
-        let bye = Bye { code: close_message.code, text: &close_message.text };
+        let Self { path, hello, .. } = self;
         let mut number = None;
         let sent = path.send_framed(SessionPacketKind::AckEliciting, max_bytes, now, sink, |sequence, buf| {
             number = Some(sequence);
             let start = hello_message.map_or(0, |message| control::write(&ControlMessage::Hello(message), buf));
-            start + buf.get_mut(start..).map_or(0, |rest| control::write(&ControlMessage::Bye(bye), rest))
+            start + buf.get_mut(start..).map_or(0, |rest| control::write(control, rest))
         });
         // The closure may have run although the sink refused the packet.
         let number = number.filter(|_| sent > 0)?;

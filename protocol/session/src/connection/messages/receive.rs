@@ -1,19 +1,21 @@
 //! The receiving side: parses datagrams, processes their acknowledgements and control messages, and returns their
 //! messages.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::{Connection, Stage, min_payload};
 use crate::channel::close_code::CloseCode;
-use crate::channel::control::{self, Bye, ControlMessage, Hello, VERSION};
+use crate::channel::control::{self, Bye, ControlMessage, Hello, RedirectPart, VERSION};
 use crate::channel::{ChannelId, ChannelViolation, FrameCursor, LayoutHash, ReceivedMessage};
 use crate::connection::config::MIN_PAYLOAD;
 use crate::connection::path::PacketTimes;
+use crate::connection::redirect::RedirectedToken;
 use crate::connection::work_budget::{
     BYTE_WORK, CONTROL_BYTE_WORK, FRAME_WORK, PACKET_WORK, RefusedPackets, WorkPermit,
 };
-use crate::connection::{CloseKind, CloseReason, ClosedBy, Delivery, Intake};
+use crate::connection::{CloseKind, CloseReason, ClosedBy, Delivery, Intake, Role};
 use crate::reject::Reject;
 use crate::reliability::{Acceptance, ParsedPacket};
 use crate::wire::PayloadSpan;
@@ -308,9 +310,20 @@ impl Connection {
             match control {
                 ControlMessage::Hello(hello) => self.on_hello(&hello),
                 ControlMessage::Bye(bye) => self.on_bye(&bye),
+                ControlMessage::Redirect(part) => self.on_redirect(&part),
                 _ => {}
             }
             rest = rest.get(bytes..).unwrap_or_default();
+        }
+    }
+
+    /// Stores a part of a token for another server. Servers take none.
+    fn on_redirect(&mut self, part: &RedirectPart<'_>) {
+        if self.role == Role::Client && self.stage == Stage::Open {
+            match &mut self.redirected {
+                Some(token) => token.add(part),
+                None => self.redirected = Some(Box::new(RedirectedToken::new(part))),
+            }
         }
     }
 

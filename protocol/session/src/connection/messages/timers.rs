@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use super::closing::Closing;
 use super::{Connection, Stage};
 use slipgate_netcode::time::Instant;
 
@@ -27,11 +28,18 @@ impl Connection {
     pub(crate) fn next_deadline_by_ticks(&self, now: Instant, tick: Duration) -> Instant {
         match self.stage {
             Stage::Open => self.open_deadline(now, tick),
-            Stage::Closing(closing) if closing.control.is_acked() => now,
-            Stage::Closing(closing) => closing.next_send,
+            Stage::Closing(closing) => self.closing_deadline(closing, now),
             // The acknowledgement of the close message is due at once.
             Stage::PeerClosed => now,
             Stage::Closed => Instant::NEVER,
+        }
+    }
+
+    fn closing_deadline(&self, closing: Closing, now: Instant) -> Instant {
+        match &self.redirect {
+            Some(redirect) => redirect.deadline(now, self.close_timeout),
+            None if closing.control.is_acked() => now,
+            None => closing.next_send,
         }
     }
 

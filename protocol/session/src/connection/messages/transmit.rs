@@ -69,7 +69,11 @@ impl Connection {
         }
         match self.stage {
             Stage::Open => return self.transmit_open(allowance, now, sink),
-            Stage::Closing(closing) => self.transmit_close(closing, now, sink),
+            Stage::Closing(closing) => {
+                if self.transmit_redirect(now, sink) {
+                    self.transmit_close(closing, now, sink);
+                }
+            }
             Stage::PeerClosed => {
                 // The peer repeats its close message until this acknowledgement arrives.
                 let max_bytes = self.max_packet_bytes();
