@@ -12,6 +12,8 @@ use crate::driver::{spawn, spawn_unawaited};
 use crate::hook::{HookDriver, HookTarget};
 use crate::life_cycle::{LifeCycle, LifeState};
 use crate::population::Population;
+use crate::redirect::RedirectDriver;
+use crate::redirect_queue::RedirectQueue;
 use crate::registration::{RegistrationConfig, RegistrationDriver};
 use crate::reporter::FleetReporter;
 
@@ -55,7 +57,8 @@ impl FleetConfig {
 /// ```
 pub struct Fleet {
     life: LifeCycle,
-    population: Arc<Population>,
+    pub(crate) population: Arc<Population>,
+    pub(crate) redirects: Arc<RedirectQueue>,
 }
 
 impl Fleet {
@@ -76,15 +79,22 @@ impl Fleet {
         if config.systemd && std::env::var_os("NOTIFY_SOCKET").is_some() {
             spawn("systemd", &life, crate::systemd::SystemdDriver::new(Arc::clone(&population)))?;
         }
-        Ok(Self { life, population })
+        Ok(Self { life, population, redirects: Arc::default() })
     }
 
-    /// Registers the server with a token issuer, from the state ready on. It is removed at its end.
+    /// Registers the server with a token issuer, from the state ready on. It is removed at its end. With redirects, a
+    /// drain gets a token for each client, and the [reporter](Self::reporter) sends it.
     ///
     /// # Errors
     /// The system refuses a thread.
     pub fn register(&self, config: RegistrationConfig) -> io::Result<()> {
-        spawn("registration", &self.life, RegistrationDriver::new(config, Arc::clone(&self.population)))
+        let redirects = || Arc::clone(&self.redirects);
+        if config.redirects {
+            let driver = RedirectDriver::new(config.clone(), self.life.clone(), redirects());
+            // The end of the life does not wait for tokens that no client will get.
+            spawn_unawaited("redirects", &self.life, driver)?;
+        }
+        spawn("registration", &self.life, RegistrationDriver::new(config, Arc::clone(&self.population), redirects()))
     }
 
     /// Returns the states of the server.
@@ -103,7 +113,7 @@ impl Fleet {
     /// Returns the reporter of a server, or of one shard of a server; each shard needs its own.
     #[must_use]
     pub fn reporter(&self) -> FleetReporter {
-        FleetReporter::new(self.life.clone(), self.population.add_shard())
+        FleetReporter::new(self.life.clone(), self.population.add_shard(), Arc::clone(&self.redirects))
     }
 }
 

@@ -3,7 +3,7 @@
 //! ```text
 //!  game's thread ── FleetReporter ─ try_lock ─▶ Population ◀── lock ──┐
 //!        │                                                           ├── a thread for each driver: Agones, hook,
-//!        └── LifeCycle::advance ─▶ states entered so far ◀── wait ────┘   systemd, registration
+//!        └── LifeCycle::advance ─▶ states entered so far ◀── wait ────┘   systemd, registration, redirects
 //! ```
 
 #![forbid(unsafe_code)]
@@ -18,9 +18,13 @@ mod fake_http;
 mod fleet;
 mod hook;
 mod http;
+mod issuer_link;
 mod life_cycle;
 mod population;
+mod redirect;
+mod redirect_queue;
 mod registration;
+mod registration_key;
 mod reporter;
 #[cfg(target_os = "linux")]
 mod systemd;
@@ -29,5 +33,6 @@ pub use self::agones_address::{AgonesAddressError, agones_address};
 pub use self::fleet::{Fleet, FleetConfig};
 pub use self::hook::HookTarget;
 pub use self::life_cycle::{LifeCycle, LifeState};
-pub use self::registration::{RegistrationConfig, RegistrationKey};
+pub use self::registration::RegistrationConfig;
+pub use self::registration_key::RegistrationKey;
 pub use self::reporter::FleetReporter;

@@ -2,25 +2,24 @@
 //! of servers (`specs/http-api.md`, PUT /v1/servers/{id}).
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::Value;
 use slipgate_netcode::ids::ClientId;
-use slipgate_os::key_file::{KeyFileError, read_secret_file};
 use slipgate_server::ClientHandle;
 use tracing::{info, warn};
-use zeroize::Zeroizing;
 
 use crate::back_off::BackOff;
 use crate::driver::Driver;
-use crate::http::{CallMethod, CallResponse, HttpCaller, is_loopback, warn_refused};
+use crate::http::{CallMethod, CallResponse, warn_refused};
+use crate::issuer_link::IssuerLink;
 use crate::life_cycle::LifeState;
 use crate::population::Population;
+use crate::redirect_queue::RedirectQueue;
+use crate::registration_key::RegistrationKey;
 
 /// The heartbeat without a response that says otherwise, and the bounds of what a response may say.
 const HEARTBEAT: Duration = Duration::from_secs(1);
@@ -35,33 +34,12 @@ const MAX_ADDRESSES: usize = 4;
 /// The maximum length of an id and of a name, in characters.
 const MAX_NAME_CHARS: usize = 64;
 
-/// The API key with which a server registers. It is wiped when dropped, and no output shows it.
-#[derive(Clone)]
-pub struct RegistrationKey(Arc<Zeroizing<String>>);
-
-impl RegistrationKey {
-    /// Reads the key from a file that only its owner can read. White space around it is ignored.
-    ///
-    /// # Errors
-    /// The file cannot be read, or others can read it.
-    pub fn read(path: impl AsRef<Path>) -> Result<Self, KeyFileError> {
-        let text = read_secret_file(path)?;
-        Ok(Self(Arc::new(Zeroizing::new(text.trim().to_owned()))))
-    }
-}
-
-impl fmt::Debug for RegistrationKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("RegistrationKey(..)")
-    }
-}
-
 /// How a server registers.
 #[derive(Clone, Debug)]
 pub struct RegistrationConfig {
-    /// The URL of the issuer, such as `http://127.0.0.1:8080`.
-    pub issuer: String,
-    /// The API key, with the scope to register in the group.
+    /// The URLs of the issuers, such as `http://127.0.0.1:8080`. Several share one registry: each of them will do.
+    pub issuers: Vec<String>,
+    /// The API key, with the permission to register in the group, and with `redirects` also to mint tokens for it.
     pub key: RegistrationKey,
     /// The name of the server, unique among the servers of the issuer.
     pub server_id: String,
@@ -75,6 +53,8 @@ pub struct RegistrationConfig {
     pub protocol_id: u64,
     /// The addresses that tokens list; the first four are registered.
     pub addresses: Vec<SocketAddr>,
+    /// Whether a drain sends the clients with channels to other servers of the group.
+    pub redirects: bool,
 }
 
 impl RegistrationConfig {
@@ -106,19 +86,21 @@ struct RegistrationBeat<'a> {
 /// Sends heartbeats from the state ready on, and removes the server at its end.
 pub(crate) struct RegistrationDriver {
     config: RegistrationConfig,
-    url: String,
-    http: HttpCaller,
+    path: String,
+    issuer: IssuerLink,
     population: Arc<Population>,
+    redirects: Arc<RedirectQueue>,
     back_off: BackOff,
     /// The connected clients that an accepted heartbeat has reported.
     reported: BTreeSet<ClientHandle>,
 }
 
 impl RegistrationDriver {
-    pub(crate) fn new(config: RegistrationConfig, population: Arc<Population>) -> Self {
-        let url = format!("{}/v1/servers/{}", config.issuer.trim_end_matches('/'), config.server_id);
-        let http = HttpCaller::new(is_loopback(&url));
-        Self { config, url, http, population, back_off: BackOff::default(), reported: BTreeSet::new() }
+    pub(crate) fn new(config: RegistrationConfig, population: Arc<Population>, redirects: Arc<RedirectQueue>) -> Self {
+        let path = format!("/v1/servers/{}", config.server_id);
+        let issuer = IssuerLink::new(&config.issuers, config.key.clone());
+        let (back_off, reported) = (BackOff::default(), BTreeSet::new());
+        Self { config, path, issuer, population, redirects, back_off, reported }
     }
 
     /// Sends a heartbeat. Returns the time until the next one.
@@ -139,10 +121,13 @@ impl RegistrationDriver {
             build: self.config.build.as_deref(),
             admitted_client_ids: new.iter().map(|(_, id)| id.to_string()).collect(),
         };
-        let result = self.http.call(CallMethod::Put, &self.url, Some(&self.config.key.0), Some(&heartbeat));
+        let result = self.issuer.call(CallMethod::Put, &self.path, Some(&heartbeat));
         match result {
             Ok(CallResponse { status: 200, body }) => {
                 self.reported.extend(new.iter().map(|(client, _)| *client));
+                if state >= LifeState::Draining {
+                    self.redirects.set_drain_known();
+                }
                 if self.back_off.on_success() {
                     info!(server = self.config.server_id, "the issuer takes heartbeats again");
                 }
@@ -159,7 +144,7 @@ impl RegistrationDriver {
 
     /// Removes the server from the registry. Without it, the issuer notices the end by the missing heartbeats.
     fn remove(&self) {
-        let result = self.http.call(CallMethod::Delete, &self.url, Some(&self.config.key.0), None::<&()>);
+        let result = self.issuer.call(CallMethod::Delete, &self.path, None::<&()>);
         if !result.as_ref().is_ok_and(CallResponse::is_success) {
             warn!(server = self.config.server_id, "the server could not be removed from the issuer");
         }

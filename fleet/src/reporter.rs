@@ -10,6 +10,7 @@ use slipgate_server::{ClientHandle, Instant, Now, Server};
 
 use crate::life_cycle::{LifeCycle, LifeState};
 use crate::population::ShardPopulation;
+use crate::redirect_queue::{RedirectQueue, ShardRedirects};
 
 /// The shortest time between two copies of the connected clients.
 const REPORT_INTERVAL: Duration = Duration::from_millis(250);
@@ -22,17 +23,24 @@ pub struct FleetReporter {
     /// The connects and disconnects of the last copy, and the clients of it.
     last_changes: Option<u64>,
     clients: Vec<(ClientHandle, ClientId)>,
+    queue: Arc<RedirectQueue>,
+    redirects: ShardRedirects,
 }
 
 impl FleetReporter {
-    pub(crate) fn new(life: LifeCycle, shard: Arc<ShardPopulation>) -> Self {
-        Self { life, shard, next_report: None, last_changes: None, clients: Vec::new() }
+    pub(crate) fn new(life: LifeCycle, shard: Arc<ShardPopulation>, queue: Arc<RedirectQueue>) -> Self {
+        let (clients, redirects) = (Vec::new(), ShardRedirects::default());
+        Self { life, shard, next_report: None, last_changes: None, clients, queue, redirects }
     }
 
     /// Ends a turn that began at `began`: every 250 ms, after a client connected or left, it copies the connected
-    /// clients. The first client turns the state to [`LifeState::Allocated`]. It never waits for a driver.
+    /// clients. The first client turns the state to [`LifeState::Allocated`]. While the server drains, it redirects
+    /// clients to other servers, if the registration says so. It never waits for a driver.
     pub fn on_turn(&mut self, server: &mut Server, began: Now) {
         self.shard.on_turn();
+        if self.life.is_draining() {
+            self.redirects.on_turn(server, &self.queue, began.monotonic);
+        }
         if !self.is_due(began.monotonic) {
             return;
         }
@@ -46,7 +54,8 @@ impl FleetReporter {
         self.report(&totals, began.monotonic);
     }
 
-    /// Does the same for the game loop of a sharded server. The drivers get the number of clients without their ids.
+    /// Does the same for the game loop of a sharded server. The drivers get the number of clients without their ids. No
+    /// client is redirected.
     pub fn on_sharded_turn(&mut self, server: &mut ShardedServer, began: Now) {
         self.shard.on_turn();
         if self.is_due(began.monotonic) {

@@ -22,6 +22,7 @@ const PAGES: &[&str] = &[
     "docs/c.md",
     "docs/channels.md",
     "docs/csharp.md",
+    "docs/fleet.md",
     "docs/game.md",
     "docs/operations.md",
     "docs/performance.md",
@@ -176,6 +177,8 @@ fn check_other(command: &[String], packages: &BTreeSet<String>) {
         "LD_LIBRARY_PATH=…" => assert_eq!(command[1], "mono"),
         "cd" => assert!(root().join(&command[1]).is_dir(), "{command:?}"),
         "sysctl" => assert!(command[2].starts_with("net.core."), "{command:?}"),
+        // Puts the id of a named key in front of its secret.
+        "sed" => assert!(command[1] == "-i" && command[2].starts_with("s/^/"), "{command:?}"),
         "umask" => assert_eq!(command[1..], ["077"]),
         // The key file of the document has the size that the programs ask for.
         "openssl" => assert_eq!(command[1..4], ["rand", "-hex", "32"]),

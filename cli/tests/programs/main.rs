@@ -7,10 +7,16 @@ mod demo;
 #[cfg(unix)]
 mod documents;
 mod fleet;
+#[cfg(unix)]
+mod fleet_proof;
+#[cfg(unix)]
+mod fleet_world;
 mod issuer;
 mod process;
 #[cfg(unix)]
 mod pseudo_terminal;
+#[cfg(unix)]
+mod redirect;
 #[cfg(unix)]
 mod rotation;
 #[path = "../../../tests/src/scale.rs"]

@@ -77,6 +77,12 @@ impl PseudoTerminal {
         self.emulator.screen().rows(0, columns).map(|row| row.trim_end().to_owned()).collect()
     }
 
+    /// Reads what has arrived within some milliseconds. Returns the screen.
+    pub(crate) fn screen_now(&mut self) -> Vec<String> {
+        self.read(Duration::from_millis(5));
+        self.screen()
+    }
+
     /// Returns everything that the program has written.
     pub(crate) fn raw(&self) -> String {
         String::from_utf8_lossy(&self.raw).into_owned()

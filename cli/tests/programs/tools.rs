@@ -8,9 +8,10 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 use crate::issuer;
+use crate::pseudo_terminal::PseudoTerminal;
 use crate::server::admin::admin_of;
 use crate::server::client::TestClient;
-use crate::server::program::{OTHER_KEY, PRIVATE_KEY, TestFolder, assert_no_secret};
+use crate::server::program::{MAX_WAIT, OTHER_KEY, PRIVATE_KEY, TestFolder, assert_no_secret};
 
 /// Runs `slipgate` in the folder, with the API key of the tests in the environment.
 fn slipgate(folder: &TestFolder, arguments: &[&str]) -> (Option<i32>, String, String) {
@@ -86,6 +87,106 @@ fn top_prints_the_server_and_its_clients() {
     let (status, _, error) = slipgate(&folder, &["top", "127.0.0.1:1", "--once"]);
     assert_eq!((status, error.contains("http://127.0.0.1:1: ")), (Some(1), true), "{error}");
     client.leave();
+    server.stop();
+}
+
+/// Returns a command that shows this admin port.
+fn top(folder: &TestFolder, admin: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_slipgate"));
+    command.args(["top", admin, "--interval", "100ms"]).current_dir(folder.path("."));
+    command
+}
+
+/// Checks the places of the parts of a screen with this number of rows. The list of clients begins in row 9.
+fn assert_layout(screen: &[String], rows: usize) {
+    let text = screen.join("\n");
+    assert!(screen[0].starts_with("http://127.0.0.1:"), "the header is first:\n{text}");
+    for (title, row) in [("clients ", 2), ("datagrams/s in ", 2)] {
+        assert!(
+            screen[row].contains(title) && screen[row].starts_with('┌'),
+            "{title} is the title of a chart:\n{text}"
+        );
+    }
+    assert!(screen[6].starts_with('└') && screen[6].ends_with('┘'), "the charts have an end:\n{text}");
+    let is_bar = |character: char| ('▁'..='█').contains(&character);
+    assert!(screen[3..6].iter().any(|row| row.chars().any(is_bar)), "the charts have bars:\n{text}");
+    assert!(screen[7].starts_with("turn ") && screen[7].contains("B/s   out "), "{text}");
+    assert!(screen[8].starts_with("dropped since the start: "), "{text}");
+    let names: Vec<&str> = screen[9].split_whitespace().collect();
+    assert_eq!(names[..5], ["client", "shard", "slot", "address", "connected"], "{text}");
+    assert!(screen[rows - 1].ends_with("q: quit, s: order, arrows: scroll"), "the footer is last:\n{text}");
+}
+
+/// Returns the ids of the clients in the order of the screen.
+fn shown_clients(screen: &[String]) -> Vec<u64> {
+    screen[10..].iter().map_while(|row| row.split_whitespace().next()?.parse().ok()).collect()
+}
+
+#[test]
+fn top_shows_a_server_in_a_terminal() {
+    let folder = TestFolder::new();
+    let server = folder.start(&["--admin", "127.0.0.1:0", "--slots", "5", "--drain", "1h"]);
+    let mut clients: Vec<_> = (41..=43).map(|id| TestClient::join(id, server.address())).collect();
+    clients[1].echo(&[7; 1000]);
+    let mut terminal = PseudoTerminal::start(top(&folder, &admin_of(&server).to_string()), 110, 24);
+    let mut wait = |terminal: &mut PseudoTerminal, what: &str, is_reached: &dyn Fn(&[String]) -> bool| {
+        let start = std::time::Instant::now();
+        loop {
+            let screen = terminal.screen_now();
+            if is_reached(&screen) {
+                return screen;
+            }
+            assert!(start.elapsed() < MAX_WAIT, "no {what}:\n{}", screen.join("\n"));
+            clients.iter_mut().for_each(TestClient::poll);
+        }
+    };
+    let header = |text: &'static str| move |screen: &[String]| screen[0].contains(text);
+    let screen = wait(&mut terminal, "three clients", &header("  ready  3 of 5 slots"));
+    assert_layout(&screen, 24);
+    let screen = wait(&mut terminal, "a rate", &|screen| screen[7].starts_with("turn 0."));
+    assert_eq!(shown_clients(&screen), [41, 42, 43]);
+    assert!(screen[10].contains("127.0.0.1:") && screen[10].contains(" s "), "{screen:?}");
+    // By bytes, the client with the echo is first.
+    terminal.press("sss");
+    let screen = wait(&mut terminal, "an order", &|screen| screen[23].contains("3 clients by bytes;"));
+    assert_eq!(shown_clients(&screen)[0], 42);
+    terminal.press("s");
+    wait(&mut terminal, "the first order", &|screen| screen[23].contains("by slot;"));
+    terminal.press("\u{1b}[B");
+    wait(&mut terminal, "the second row first", &|screen| shown_clients(screen) == [42, 43]);
+    terminal.press("\u{1b}[A");
+    wait(&mut terminal, "the first row again", &|screen| shown_clients(screen) == [41, 42, 43]);
+    terminal.resize(80, 20);
+    let screen = wait(&mut terminal, "a smaller screen", &|screen| screen[19].contains("q: quit"));
+    assert_layout(&screen, 20);
+    server.signal("-TERM");
+    wait(&mut terminal, "a drain", &header("  draining  3 of 5 slots"));
+    clients.iter_mut().for_each(TestClient::leave);
+    assert_eq!(server.end().0, Some(0));
+    // The last values stay, with the reason why there are no new ones.
+    let screen = terminal.wait_for("a problem", |screen| !screen[1].is_empty());
+    assert!(screen[0].contains("of 5 slots"), "{screen:?}");
+    terminal.press("q");
+    assert!(terminal.wait_for_end().success());
+    assert!(terminal.is_restored());
+}
+
+#[test]
+fn signal_ends_top_and_restores_the_terminal() {
+    let folder = TestFolder::new();
+    let server = folder.start(&["--admin", "127.0.0.1:0"]);
+    for (keys, signal) in [("\u{3}", None), ("\u{1b}", None), ("", Some("-TERM")), ("", Some("-INT"))] {
+        let mut terminal = PseudoTerminal::start(top(&folder, &admin_of(&server).to_string()), 100, 24);
+        terminal.wait_for_text("0 of 64 slots");
+        assert!(!terminal.is_restored());
+        terminal.press(keys);
+        if let Some(signal) = signal {
+            let kill = format!("kill {signal} {}", terminal.id());
+            assert!(Command::new("sh").args(["-c", &kill]).status().unwrap().success());
+        }
+        assert!(terminal.wait_for_end().success(), "{keys:?} {signal:?}");
+        assert!(terminal.is_restored(), "{keys:?} {signal:?}");
+    }
     server.stop();
 }
 

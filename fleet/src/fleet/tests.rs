@@ -192,7 +192,8 @@ fn turn_does_not_wait_while_a_driver_reads() {
     let fleet = fleet(None, Vec::new());
     let (mut server, clock) = server();
     let shard = fleet.population.add_shard();
-    let mut reporter = FleetReporter::new(fleet.life_cycle().clone(), std::sync::Arc::clone(&shard));
+    let mut reporter =
+        FleetReporter::new(fleet.life_cycle().clone(), std::sync::Arc::clone(&shard), std::sync::Arc::default());
     let reading = lock(&shard.clients);
     let (done, is_done) = mpsc::channel();
     let game = thread::spawn(move || {
@@ -248,7 +249,8 @@ fn registered(issuer: &FakeHttp) -> Fleet {
     assert_eq!(format!("{key:?}"), "RegistrationKey(..)");
     let fleet = fleet(None, Vec::new());
     let config = RegistrationConfig {
-        issuer: format!("http://127.0.0.1:{}/", issuer.port),
+        issuers: vec![format!("http://127.0.0.1:{}/", issuer.port)],
+        redirects: false,
         key,
         server_id: "eu-1".into(),
         group: "ranked".into(),

@@ -1,16 +1,19 @@
-//! The built-in applications, for trying things out: `echo` and `relay`.
+//! The built-in applications, for trying things out: `echo`, `echo-messages` and `relay`.
 
 use clap::ValueEnum;
 use serde::Deserialize;
-use slipgate_server::{ClientHandle, Event, Inbox, Server};
+use slipgate_cli::Failure;
+use slipgate_server::{Channel, ClientHandle, Event, Inbox, Layout, Server, Traffic};
 
-/// The application that handles the clients' payloads.
+/// The application that handles what clients send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, ValueEnum, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub(crate) enum AppKind {
     /// Sends each payload back to its sender
     #[default]
     Echo,
+    /// Sends each message back on its channel: `reliable`, ordered, and `state`, sequenced
+    EchoMessages,
     /// Sends each payload to all other clients
     Relay,
 }
@@ -19,14 +22,28 @@ impl AppKind {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Echo => "echo",
+            Self::EchoMessages => "echo-messages",
             Self::Relay => "relay",
         }
+    }
+
+    /// Sets what the payloads of the application's clients carry.
+    pub(crate) fn set_traffic(self, server: Server) -> Result<Server, Failure> {
+        if self != Self::EchoMessages {
+            return Ok(server);
+        }
+        let mut layout = Layout::builder();
+        layout.add(Channel::reliable_ordered("reliable"));
+        layout.add(Channel::sequenced("state"));
+        let layout = layout.build().map_err(|error| Failure::run_time(error.to_string()))?;
+        server.with_traffic(Traffic::channels(layout)).map_err(|error| Failure::run_time(error.to_string()))
     }
 }
 
 /// A running application with its state.
 pub(crate) enum App {
     Echo,
+    EchoMessages,
     Relay {
         /// The connected clients, in no particular order.
         clients: Vec<ClientHandle>,
@@ -37,6 +54,7 @@ impl App {
     pub(crate) fn new(kind: AppKind, slots: u32) -> Self {
         match kind {
             AppKind::Echo => Self::Echo,
+            AppKind::EchoMessages => Self::EchoMessages,
             AppKind::Relay => Self::Relay { clients: Vec::with_capacity(slots as usize) },
         }
     }
@@ -46,6 +64,7 @@ impl App {
         while let Some(event) = inbox.next(server) {
             match self {
                 Self::Echo => echo(&event, server),
+                Self::EchoMessages => echo_message(&event, server),
                 Self::Relay { clients } => relay(&event, clients, server),
             }
         }
@@ -55,6 +74,13 @@ impl App {
 fn echo(event: &Event<'_>, server: &mut Server) {
     if let Event::Payload { client, bytes, .. } = event {
         send(server, *client, bytes);
+    }
+}
+
+/// Sends a message back. One for a full queue is dropped: the client sends faster than its path carries.
+fn echo_message(event: &Event<'_>, server: &mut Server) {
+    if let Event::Message { client, channel, bytes, .. } = event {
+        let _ = server.send_message(*client, *channel, bytes);
     }
 }
 

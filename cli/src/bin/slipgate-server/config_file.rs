@@ -44,11 +44,13 @@ pub(crate) struct ConfigFile {
     pub(crate) agones: Option<bool>,
     pub(crate) hook_command: Option<PathBuf>,
     pub(crate) hook_url: Option<String>,
-    pub(crate) issuer: Option<String>,
+    #[serde(default)]
+    pub(crate) issuer: Vec<String>,
     pub(crate) issuer_key_file: Option<PathBuf>,
     pub(crate) server_id: Option<String>,
     pub(crate) group: Option<String>,
     pub(crate) region: Option<String>,
+    pub(crate) redirect: Option<bool>,
     pub(crate) build: Option<String>,
     pub(crate) log: Option<LogFormat>,
     pub(crate) log_level: Option<LogLevel>,
@@ -143,11 +145,12 @@ mod tests {
             agones = true
             hook_command = "hook"
             hook_url = "http://127.0.0.1:8000/state"
-            issuer = "http://127.0.0.1:8080"
+            issuer = ["http://127.0.0.1:8080"]
             issuer_key_file = "registration.key"
             server_id = "eu-1"
             group = "ranked"
             region = "eu-west"
+            redirect = true
             build = "1.4.2"
             log = "json"
             log_level = "debug"

@@ -177,9 +177,10 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "URL", env = "SLIPGATE_SERVER_HOOK_URL", hide_env_values = true)]
     pub(crate) hook_url: Option<String>,
 
-    /// Register with this token issuer, so that backends can request tokens for a group of servers [default: none]
-    #[arg(long, value_name = "URL", env = "SLIPGATE_SERVER_ISSUER", hide_env_values = true)]
-    pub(crate) issuer: Option<String>,
+    /// Register with this token issuer, so that backends can request tokens for a group of servers; may be repeated for
+    /// issuers that share one registry [default: none]
+    #[arg(long, value_name = "URL", value_delimiter = ',', env = "SLIPGATE_SERVER_ISSUER", hide_env_values = true)]
+    pub(crate) issuer: Vec<String>,
 
     /// File with the API key for the registration, mode 0600; with --issuer
     #[arg(long, value_name = "FILE", env = "SLIPGATE_SERVER_ISSUER_KEY_FILE", hide_env_values = true)]
@@ -196,6 +197,19 @@ pub(crate) struct Flags {
     /// Region of this server; with --issuer [default: none]
     #[arg(long, value_name = "NAME", env = "SLIPGATE_SERVER_REGION", hide_env_values = true)]
     pub(crate) region: Option<String>,
+
+    /// Send the clients to other servers of the group at a drain, with tokens of the issuer. The API key needs the
+    /// permission to mint; clients without channels stay [default: false]
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        env = "SLIPGATE_SERVER_REDIRECT",
+        hide_env_values = true
+    )]
+    pub(crate) redirect: Option<bool>,
 
     /// Build of the game, for readers of the issuer's list of servers [default: none]
     #[arg(long, value_name = "TEXT", env = "SLIPGATE_SERVER_BUILD", hide_env_values = true)]

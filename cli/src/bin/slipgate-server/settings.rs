@@ -96,8 +96,12 @@ fn hooks(flags: &Flags, file: &ConfigFile) -> Result<Vec<HookTarget>, Failure> {
 
 /// Returns how the server registers with an issuer.
 fn registration(flags: &Flags, file: &ConfigFile, protocol_id: u64) -> Result<Option<RegistrationConfig>, Failure> {
-    let Some(issuer) = flags.issuer.clone().or_else(|| file.issuer.clone()) else { return Ok(None) };
-    if !issuer.starts_with("http://") && !issuer.starts_with("https://") {
+    let issuers = first_non_empty(flags.issuer.clone(), file.issuer.clone());
+    let redirects = flags.redirect.or(file.redirect).unwrap_or(false);
+    if issuers.is_empty() {
+        return if redirects { Err(Failure::usage("--redirect needs --issuer")) } else { Ok(None) };
+    }
+    if issuers.iter().any(|issuer| !issuer.starts_with("http://") && !issuer.starts_with("https://")) {
         return Err(Failure::usage("--issuer must start with http:// or https://"));
     }
     let key_file = flags.issuer_key_file.as_ref().or(file.issuer_key_file.as_ref());
@@ -113,7 +117,7 @@ fn registration(flags: &Flags, file: &ConfigFile, protocol_id: u64) -> Result<Op
     let required =
         |flag: &str, name: Option<String>| name.ok_or_else(|| Failure::usage(format!("--issuer needs {flag}")));
     Ok(Some(RegistrationConfig {
-        issuer,
+        issuers,
         key,
         server_id: required("--server-id", name("--server-id", flags.server_id.as_ref(), file.server_id.as_ref())?)?,
         group: required("--group", name("--group", flags.group.as_ref(), file.group.as_ref())?)?,
@@ -121,6 +125,7 @@ fn registration(flags: &Flags, file: &ConfigFile, protocol_id: u64) -> Result<Op
         build: flags.build.clone().or_else(|| file.build.clone()),
         protocol_id,
         addresses: Vec::new(),
+        redirects,
     }))
 }
 

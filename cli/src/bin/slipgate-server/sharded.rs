@@ -1,7 +1,7 @@
 //! The server on several threads, one for each shard. The main thread polls signals and, for `relay`, forwards payloads
 //! between the shards.
 //!
-//! `echo` runs on the shards' own threads, because it needs no other shard.
+//! `echo` and `echo-messages` run on the shards' own threads, because they need no other shard.
 
 use std::thread;
 use std::time::Duration;
@@ -74,9 +74,10 @@ impl RunningShards {
         let config = servers.first().map(|server| server.config().clone());
         let new_publisher = || supervision.publisher(config.as_ref(), clock);
         Ok(match app {
-            AppKind::Echo => {
+            AppKind::Echo | AppKind::EchoMessages => {
                 let game = |_| {
-                    let (mut app, mut publisher) = (App::Echo, new_publisher());
+                    // The number of slots is for `relay` alone.
+                    let (mut app, mut publisher) = (App::new(app, 0), new_publisher());
                     let mut reporter = supervision.fleet.reporter();
                     move |server: &mut Server, inbox: &mut Inbox| {
                         let now = clock.now();

@@ -35,6 +35,7 @@ pub(crate) fn start(settings: &Settings) -> Result<(Vec<Server>, Clock), Failure
                 .map_err(|error| Failure::run_time(format!("cannot remove the kernel filter: {error}")))?;
         }
     }
+    let servers = servers.into_iter().map(|server| settings.app.set_traffic(server)).collect::<Result<Vec<_>, _>>()?;
     log_start(&servers, settings, remembered);
     Ok((servers, clock))
 }

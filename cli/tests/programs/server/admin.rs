@@ -14,7 +14,7 @@ pub(crate) fn admin_of(server: &Program) -> SocketAddr {
 }
 
 /// Sends the bytes of a request. Returns the status and the whole response.
-fn exchange(address: SocketAddr, request: &str) -> (u16, String) {
+pub(crate) fn exchange(address: SocketAddr, request: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(MAX_WAIT)).unwrap();
     stream.write_all(request.as_bytes()).unwrap();

@@ -12,6 +12,7 @@ mod history;
 mod hostile;
 pub(crate) mod program;
 mod refusals;
+mod secrets;
 mod settings;
 mod shards;
 mod signals;

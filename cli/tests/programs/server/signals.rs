@@ -137,3 +137,34 @@ fn systemd_learns_when_the_server_is_ready_and_when_it_drains() {
         assert_eq!(code, Some(0), "{log}");
     }
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn watchdog_of_systemd_is_fed_until_the_end() {
+    let folder = TestFolder::new();
+    let socket = std::os::unix::net::UnixDatagram::bind(folder.path("notify")).unwrap();
+    socket.set_read_timeout(Some(super::program::MAX_WAIT)).unwrap();
+    let mut command = folder.complete(&[]);
+    command.env("NOTIFY_SOCKET", folder.path("notify")).env("WATCHDOG_USEC", "400000");
+    let server = Program::start(command);
+    let receive = || {
+        let mut buf = [0; 256];
+        let length = socket.recv(&mut buf).unwrap();
+        String::from_utf8_lossy(&buf[..length]).into_owned()
+    };
+    assert_eq!(receive(), "READY=1\nSTATUS=serving\n");
+    let start = std::time::Instant::now();
+    for _ in 0..10 {
+        assert_eq!(receive(), "WATCHDOG=1\n");
+    }
+    // Each half of the time: systemd waits for 0.4 s.
+    assert!(start.elapsed() > std::time::Duration::from_millis(1500), "{:?}", start.elapsed());
+    server.signal("-TERM");
+    let mut last = receive();
+    while last == "WATCHDOG=1\n" {
+        last = receive();
+    }
+    assert_eq!(last, "STOPPING=1\nSTATUS=draining\n");
+    let (code, log) = server.end();
+    assert_eq!(code, Some(0), "{log}");
+}

@@ -4,14 +4,16 @@ mod metrics;
 mod screen;
 mod view;
 
-use std::io::IsTerminal;
+use std::io::{self, IsTerminal};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
+use ratatui::DefaultTerminal;
 use slipgate_cli::Failure;
 use slipgate_cli::output::print_line;
+use slipgate_cli::signals::Signals;
 use slipgate_cli::values::Span;
 
 use self::view::{TopReading, TopView};
@@ -48,37 +50,48 @@ const PRINTED_LINES: u16 = 40;
 const PRINTED_COLUMNS: u16 = 100;
 /// The shortest time between two readings.
 const MIN_INTERVAL: Duration = Duration::from_millis(100);
+/// The longest time until a signal ends the view. The terminal is restored then.
+const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
 
 pub(crate) fn run(flags: &TopFlags) -> Result<(), Failure> {
     let port = AdminPort::new(&flags.admin, flags.admin_token_file.as_deref())?;
     let first = TopReading::read(&port).map_err(|error| Failure::run_time(format!("{}: {error}", port.url())))?;
     let mut view = TopView::new(port.url(), first);
-    if flags.once || !std::io::stdout().is_terminal() {
+    if flags.once || !io::stdout().is_terminal() {
         screen::print(&view, PRINTED_COLUMNS, PRINTED_LINES).iter().for_each(|line| print_line(line));
         return Ok(());
     }
+    let signals = Signals::listen().map_err(|error| Failure::run_time(format!("cannot register signals: {error}")))?;
     let mut terminal = ratatui::try_init().map_err(|error| Failure::run_time(format!("no terminal: {error}")))?;
-    let interval = flags.interval.0.max(MIN_INTERVAL);
-    let mut next = Instant::now() + interval;
-    let result = loop {
-        if let Err(error) = terminal.draw(|frame| screen::draw(&view, frame)) {
-            break Err(error);
-        }
-        match event::poll(next.saturating_duration_since(Instant::now())) {
-            Ok(true) => match event::read() {
-                Ok(event) if is_end(&event) => break Ok(()),
-                Ok(event) => on_key(&mut view, &event),
-                Err(error) => break Err(error),
-            },
-            Ok(false) => {
-                view.update(TopReading::read(&port));
-                next = Instant::now() + interval;
-            }
-            Err(error) => break Err(error),
-        }
-    };
+    let result = watch(&mut terminal, &mut view, &port, flags.interval.0.max(MIN_INTERVAL), &signals);
     ratatui::restore();
     result.map_err(|error| Failure::run_time(format!("the terminal failed: {error}")))
+}
+
+/// Shows the view until a key or a signal ends it.
+fn watch(
+    terminal: &mut DefaultTerminal,
+    view: &mut TopView,
+    port: &AdminPort,
+    interval: Duration,
+    signals: &Signals,
+) -> io::Result<()> {
+    let mut next = Instant::now() + interval;
+    while !signals.take_stop() {
+        terminal.draw(|frame| screen::draw(view, frame))?;
+        let wait = next.saturating_duration_since(Instant::now()).min(SIGNAL_INTERVAL);
+        if event::poll(wait)? {
+            let event = event::read()?;
+            if is_end(&event) {
+                break;
+            }
+            on_key(view, &event);
+        } else if Instant::now() >= next {
+            view.update(TopReading::read(port));
+            next = Instant::now() + interval;
+        }
+    }
+    Ok(())
 }
 
 /// Returns whether a key ends the view.

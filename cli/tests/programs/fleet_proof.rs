@@ -1,0 +1,218 @@
+//! The proof of a fleet: three servers, two issuers and a Redis, with 60 players. Each part is killed or drained and
+//! started again in turn, while all players play, or come back in time.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test panics")]
+#![allow(clippy::print_stdout, reason = "the test prints its measurements")]
+#![cfg(unix)]
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use slipgate_client::CloseKind;
+
+use crate::fleet_world::{FleetWorld, MAX_WAIT, Player, Store, TIMEOUT, TokenFetcher, server_id};
+use crate::{issuer, server};
+
+const PLAYERS: u64 = 60;
+const SERVERS: usize = 3;
+/// Two servers have room for all players, and for few more.
+const SLOTS: &str = "34";
+/// The longest time without play: the time-out of the client, and 2 s to be back.
+const MAX_GAP: Duration = Duration::from_secs(TIMEOUT.as_secs() + 2);
+/// The time from which on no token names a draining server.
+const DRAIN_KNOWN: Duration = Duration::from_secs(2);
+/// The pause of a player without a token.
+const RETRY: Duration = Duration::from_millis(100);
+/// The longest time from a start of the store until tokens are minted again.
+const MAX_RECOVERY: Duration = Duration::from_secs(10);
+
+/// The fleet with its players.
+struct Proof {
+    world: FleetWorld,
+    fetcher: TokenFetcher,
+    players: Vec<Player>,
+    /// When a player without a token asks again; `None` while a request runs.
+    next_request: Vec<Option<Instant>>,
+    /// The server that no token may name any more, and from when.
+    draining: Option<(String, Instant)>,
+    next_check: Instant,
+    checks: u32,
+}
+
+impl Proof {
+    fn new(store: &Store) -> Self {
+        let world = FleetWorld::new(2, SERVERS, &store.url());
+        let fetcher = TokenFetcher::start(&world.backend(), 4);
+        let players: Vec<_> = (1..=PLAYERS).map(Player::new).collect();
+        let now = Instant::now();
+        let next_request = vec![Some(now); players.len()];
+        Self { world, fetcher, players, next_request, draining: None, next_check: now, checks: 0 }
+    }
+
+    /// Runs one turn of all players, with their requests for tokens.
+    fn turn(&mut self) {
+        while let Some((client_id, minted)) = self.fetcher.next() {
+            let index = client_id as usize - 1;
+            self.next_request[index] = Some(Instant::now() + RETRY);
+            let Some(minted) = minted else { continue };
+            if let Some((server, since)) = &self.draining {
+                let is_late = minted.requested > *since + DRAIN_KNOWN;
+                assert!(!is_late || !minted.server_ids.contains(server), "a token names the draining {server}");
+            }
+            if self.players[index].is_idle() {
+                self.players[index].connect(minted.token);
+            }
+        }
+        let now = Instant::now();
+        for (player, next) in self.players.iter_mut().zip(&mut self.next_request) {
+            player.turn();
+            if player.is_idle() && next.is_some_and(|next| next <= now) {
+                *next = None;
+                self.fetcher.request(player.client_id);
+            }
+        }
+        thread::sleep(Duration::from_millis(2));
+    }
+
+    /// Runs turns until all players play, and for this time.
+    fn play(&mut self, what: &str, at_least: Duration) {
+        let start = Instant::now();
+        while start.elapsed() < at_least || !self.players.iter().all(Player::plays) {
+            let missing: Vec<_> =
+                self.players.iter().filter(|player| !player.plays()).map(|one| one.client_id).collect();
+            assert!(start.elapsed() < MAX_WAIT, "{what}: {missing:?} do not play");
+            self.turn();
+        }
+    }
+
+    /// Runs turns until the backend sees all servers as ready, and checks that no slot is reserved twice.
+    fn until_ready(&mut self, what: &str) {
+        let (start, backend) = (Instant::now(), self.world.backend());
+        loop {
+            self.turn();
+            if self.next_check > Instant::now() {
+                continue;
+            }
+            self.next_check = Instant::now() + Duration::from_millis(200);
+            let servers = backend.servers();
+            for server in &servers {
+                let slots = |name: &str| server[name].as_u64().unwrap();
+                assert!(slots("reserved_slots") <= slots("free_slots"), "{what}: {server}");
+                self.checks += 1;
+            }
+            if servers.iter().filter(|server| server["state"] == "ready").count() == SERVERS {
+                return;
+            }
+            assert!(start.elapsed() < MAX_WAIT, "{what}: {servers:?}");
+        }
+    }
+
+    fn begin_gap(&mut self) {
+        self.players.iter_mut().for_each(Player::begin_gap);
+        self.players.iter_mut().for_each(|player| player.ends.clear());
+    }
+
+    /// Checks that each player was back in time, and that none met a full server.
+    fn assert_gap(&self, what: &str, most: Duration) {
+        let gap = self.players.iter().map(Player::longest_gap).max().unwrap();
+        let ends: Vec<_> = self.players.iter().flat_map(|player| &player.ends).map(|(_, kind)| kind.name()).collect();
+        println!("{what}: the longest time without play is {gap:?}, {} ends", ends.len());
+        assert!(gap <= most, "{what}: {gap:?}, ends {ends:?}");
+    }
+
+    fn ends(&self, kind: CloseKind) -> usize {
+        self.players.iter().flat_map(|player| &player.ends).filter(|(_, end)| *end == kind).count()
+    }
+
+    fn start_server(&self, index: usize) -> server::program::Program {
+        self.world.start_server(index, &["--slots", SLOTS])
+    }
+
+    /// Lets some players leave and come back, as in the lobby. Returns after they play.
+    fn rejoin(&mut self, what: &str, players: usize) {
+        self.begin_gap();
+        self.players.iter_mut().take(players).for_each(Player::leave);
+        self.play(what, Duration::ZERO);
+    }
+
+    fn kill_and_drain_servers(&mut self, mut servers: Vec<server::program::Program>) -> Vec<server::program::Program> {
+        self.begin_gap();
+        servers.remove(0).kill();
+        self.play("a killed server", TIMEOUT);
+        self.assert_gap("a killed server", MAX_GAP);
+        assert_eq!(self.ends(CloseKind::Denied), 0, "a slot was reserved twice");
+        servers.insert(0, self.start_server(0));
+        self.until_ready("a server that was killed");
+
+        self.begin_gap();
+        let redirects: u32 = self.players.iter().map(|player| player.redirects).sum();
+        servers[1].signal("-TERM");
+        self.draining = Some((server_id(1), Instant::now()));
+        let address = self.world.server_address(1);
+        self.play("a drain", DRAIN_KNOWN);
+        assert!(self.players.iter().all(|player| player.server() != Some(address)), "a player is left");
+        self.assert_gap("a drain", MAX_GAP);
+        assert!(self.players.iter().map(|player| player.redirects).sum::<u32>() > redirects, "none was redirected");
+        assert!(self.players.iter().all(|player| player.ends.is_empty()), "a player was not redirected");
+        // Some more tokens are requested after the moment from which on none may name it.
+        self.rejoin("after a drain", 20);
+        self.assert_gap("after a drain", MAX_GAP);
+        assert_eq!(self.ends(CloseKind::Denied), 0, "a slot was reserved twice");
+        let (code, log) = servers.remove(1).end();
+        assert_eq!(code, Some(0), "{log}");
+        self.draining = None;
+        servers.insert(1, self.start_server(1));
+        self.until_ready("a server that was drained");
+        servers
+    }
+
+    fn kill_issuer(&mut self, mut issuers: Vec<issuer::program::Program>) -> Vec<issuer::program::Program> {
+        drop(issuers.remove(0));
+        // Servers and players use the other one.
+        self.rejoin("a killed issuer", 20);
+        self.play("a killed issuer", TIMEOUT + Duration::from_secs(1));
+        self.assert_gap("a killed issuer", MAX_GAP);
+        assert_eq!(self.world.backend().in_state("ready").len(), SERVERS, "the servers register with the other issuer");
+        issuers.insert(0, self.world.start_issuer(0));
+        self.rejoin("an issuer that was killed", 20);
+        self.assert_gap("an issuer that was killed", MAX_GAP);
+        issuers
+    }
+
+    fn kill_store(&mut self, store: &mut Store) {
+        self.begin_gap();
+        store.kill();
+        self.play("a killed store", TIMEOUT + Duration::from_secs(1));
+        self.assert_gap("a killed store", Duration::from_secs(2));
+        assert_eq!(self.players.iter().map(|player| player.ends.len()).sum::<usize>(), 0, "a session has ended");
+        // They cannot come back before the store does.
+        self.begin_gap();
+        self.players.iter_mut().take(20).for_each(Player::leave);
+        store.start_again();
+        self.play("a store that was killed", Duration::ZERO);
+        self.assert_gap("a store that was killed", MAX_RECOVERY);
+        self.until_ready("a store that was killed");
+        self.rejoin("after the store came back", 20);
+        self.assert_gap("after the store came back", MAX_GAP);
+    }
+}
+
+#[test]
+fn players_come_back_from_the_loss_of_each_part() {
+    let Some(mut store) = Store::start() else {
+        println!("neither redis-server nor valkey-server is installed, so the fleet is not tested");
+        return;
+    };
+    let start = Instant::now();
+    let mut proof = Proof::new(&store);
+    let issuers: Vec<_> = (0..2).map(|index| proof.world.start_issuer(index)).collect();
+    let servers: Vec<_> = (0..SERVERS).map(|index| proof.start_server(index)).collect();
+    proof.until_ready("the start");
+    proof.play("the start", Duration::from_secs(1));
+    let servers = proof.kill_and_drain_servers(servers);
+    let issuers = proof.kill_issuer(issuers);
+    proof.kill_store(&mut store);
+    assert!(proof.checks > 10, "the slots were compared {} times", proof.checks);
+    println!("the whole scene took {:?}", start.elapsed());
+    drop((servers, issuers));
+}

@@ -1,0 +1,99 @@
+//! A drain with redirects: the clients of a real server play on at another one.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test panics")]
+#![allow(clippy::print_stdout, reason = "the test prints its measurements")]
+#![cfg(unix)]
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use slipgate_client::CloseKind;
+
+use crate::fleet_world::{FleetWorld, MAX_WAIT, Player, until};
+
+const PLAYERS: u64 = 12;
+/// The longest time without play at a drain.
+const MAX_GAP: Duration = Duration::from_secs(2);
+
+/// Runs the players until the condition holds.
+fn play(what: &str, players: &mut [Player], mut holds: impl FnMut(&[Player]) -> bool) {
+    let start = Instant::now();
+    while !holds(players) {
+        assert!(start.elapsed() < MAX_WAIT, "not {what}");
+        players.iter_mut().for_each(Player::turn);
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// Returns the ids of a server's clients, by its admin port.
+fn client_ids(server: &crate::server::program::Program) -> Vec<u64> {
+    let line = server.wait_for("admin service");
+    let address = line.split_once("address=").unwrap().1.split(' ').next().unwrap();
+    let mut response = ureq::get(format!("http://{address}/clients")).call().unwrap();
+    let list: Value = serde_json::from_str(&response.body_mut().read_to_string().unwrap()).unwrap();
+    let id = |client: &Value| client["id"].as_str().unwrap().parse().unwrap();
+    let mut ids: Vec<u64> = list["clients"].as_array().unwrap().iter().map(id).collect();
+    ids.sort_unstable();
+    ids
+}
+
+/// Joins players to the first server, starts the second one, drains the first, and checks that all play on.
+fn drain_moves_players(flags: &[&str]) {
+    let world = FleetWorld::new(1, 2, "memory");
+    let (_issuer, backend) = (world.start_issuer(0), world.backend());
+    let first = world.start_server(0, flags);
+    until("registered", || backend.in_state("ready") == ["s0"]);
+    let mut players: Vec<_> = (1..=PLAYERS).map(Player::new).collect();
+    players.iter_mut().for_each(|player| player.connect(backend.token(player.client_id).unwrap().token));
+    play("playing", &mut players, |players| players.iter().all(Player::plays));
+    let second = world.start_server(1, &["--admin", "127.0.0.1:0"]);
+    play("registered", &mut players, |_| backend.in_state("ready").len() == 2);
+
+    players.iter_mut().for_each(Player::begin_gap);
+    first.signal("-TERM");
+    let (drained, address) = (Instant::now(), world.server_address(1));
+    play("playing on", &mut players, |players| {
+        players.iter().all(|player| player.redirects == 1 && player.plays() && player.server() == Some(address))
+    });
+    let gap = players.iter().map(Player::longest_gap).max().unwrap();
+    println!("all play on after {:?}, the longest gap is {gap:?}", drained.elapsed());
+    assert!(players.iter().all(|player| player.ends.is_empty()), "no end comes before");
+    assert_eq!(client_ids(&second), (1..=PLAYERS).collect::<Vec<_>>());
+    assert!(gap <= MAX_GAP, "{gap:?}");
+    // It does not wait for the end of its drain, which is 30 s.
+    let (code, log) = first.end();
+    assert!(drained.elapsed() < Duration::from_secs(15));
+    assert_eq!(code, Some(0), "{log}");
+    assert!(log.contains("clients are redirected to other servers"), "{log}");
+    world.assert_no_key(&log);
+    drop(second);
+}
+
+#[test]
+fn players_of_a_drained_server_play_on_at_another() {
+    drain_moves_players(&[]);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn players_of_drained_shards_play_on_at_another() {
+    drain_moves_players(&["--shards", "2"]);
+}
+
+#[test]
+fn drain_without_another_server_ends_with_a_plain_close() {
+    let world = FleetWorld::new(1, 1, "memory");
+    let (_issuer, backend) = (world.start_issuer(0), world.backend());
+    let server = world.start_server(0, &["--drain", "3s"]);
+    until("registered", || backend.in_state("ready") == ["s0"]);
+    let mut players = vec![Player::new(7)];
+    players[0].connect(backend.token(7).unwrap().token);
+    play("playing", &mut players, |players| players[0].plays());
+    server.signal("-TERM");
+    play("ended", &mut players, |players| players[0].is_idle());
+    assert_eq!(players[0].ends.iter().map(|(_, kind)| *kind).collect::<Vec<_>>(), [CloseKind::ServerStopped]);
+    let (code, log) = server.end();
+    assert_eq!(code, Some(0), "{log}");
+    assert!(log.contains("token for a redirect"), "the refusal is in the log: {log}");
+}
