@@ -44,7 +44,7 @@ struct RedirectTokenBody<'a> {
 
 /// The result of one request.
 enum RequestOutcome {
-    Token(ConnectToken),
+    Token(Box<ConnectToken>),
     /// It may succeed later.
     Later(RedirectRequest),
     /// The client stays until the drain is over.
@@ -104,7 +104,7 @@ impl RedirectDriver {
             let client = request.client;
             let response = self.request(&request);
             match self.outcome(request, &response) {
-                RequestOutcome::Token(token) => self.queue.push_token(client, token),
+                RequestOutcome::Token(token) => self.queue.push_token(client, *token),
                 RequestOutcome::Later(request) => {
                     // The others would most likely get the same response. This one is last, in case they do not.
                     let mut later = lock(later);
@@ -133,7 +133,7 @@ impl RedirectDriver {
             Ok(CallResponse { status: 201, body }) => match token_of(body) {
                 // The registry may have forgotten the drain; the next heartbeat repeats it.
                 Some(_) if names_server(body, &self.config.server_id) => RequestOutcome::Later(request),
-                Some(token) => RequestOutcome::Token(token),
+                Some(token) => RequestOutcome::Token(Box::new(token)),
                 None => RequestOutcome::Refused,
             },
             Ok(CallResponse { status: 408 | 429 | 500.., .. }) | Err(_) => RequestOutcome::Later(request),

@@ -61,6 +61,8 @@ fn drain_moves_players(flags: &[&str]) {
     assert!(players.iter().all(|player| player.ends.is_empty()), "no end comes before");
     assert_eq!(client_ids(&second), (1..=PLAYERS).collect::<Vec<_>>());
     assert!(gap <= MAX_GAP, "{gap:?}");
+    let reserved = || backend.servers().iter().map(|server| server["reserved_slots"].as_u64().unwrap()).sum::<u64>();
+    play("free of reservations", &mut players, |_| reserved() == 0);
     // It does not wait for the end of its drain, which is 30 s.
     let (code, log) = first.end();
     assert!(drained.elapsed() < Duration::from_secs(15));

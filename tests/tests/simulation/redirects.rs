@@ -96,6 +96,32 @@ fn player_who_leaves_is_not_redirected() {
 }
 
 #[test]
+fn client_counts_as_connecting_until_its_redirect_is_taken() {
+    let (mut world, token) = world(Conditions::perfect());
+    let handle = world.handle(1).unwrap();
+    world.server.redirect(handle, token.clone(), "").unwrap();
+    while outcome(&mut world).is_none() {
+        let state = world.player(1).core.state();
+        assert!(state.is_active(), "{state}");
+        world.turn();
+    }
+    assert!(outcome(&mut world).unwrap().is_ok());
+}
+
+#[test]
+fn leaving_before_a_redirect_is_taken_is_an_end() {
+    let (mut world, token) = world(Conditions::perfect());
+    let handle = world.handle(1).unwrap();
+    world.server.redirect(handle, token, "").unwrap();
+    while world.player(1).core.netcode.state().is_active() {
+        world.turn();
+    }
+    assert!(outcome(&mut world).is_none(), "the event is not taken");
+    world.player(1).core.disconnect();
+    assert_eq!(run_to_end(&mut world).0.unwrap_err(), CloseKind::ServerStopped);
+}
+
+#[test]
 fn client_without_channels_is_disconnected() {
     let mut world = SessionWorld::new(4, &layout(), &ConnectionConfig::default(), Memory::default());
     world.traffic = Traffic::Payloads;

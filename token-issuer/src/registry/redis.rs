@@ -39,6 +39,8 @@ const RECOVERY: Duration = Duration::from_secs(3);
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
 /// The maximum age of the list of servers from which candidates are taken.
 const MAX_VIEW_AGE: Duration = Duration::from_millis(250);
+/// The maximum number of reservations of one script.
+const BATCH: usize = 500;
 /// The maximum number of candidates of one script.
 const MAX_CANDIDATES: usize = 16;
 /// The maximum number of scripts for one request. Each one without a result removes its candidates from the list.
@@ -61,6 +63,7 @@ struct Scripts {
     list: Script,
     reserve: Script,
     restore: Script,
+    ended: Script,
 }
 
 impl RedisRegistry {
@@ -82,14 +85,31 @@ impl RedisRegistry {
         }))
     }
 
-    /// Checks the store every 0.5 s, which also reads the servers and writes reservations again after a restart. Runs
-    /// until the future is dropped.
+    /// Checks the store every 0.5 s, which also reads the servers, forgets reservations that have ended, and writes the
+    /// others again after a restart. Runs until the future is dropped.
     pub async fn keep_checking(self: Arc<Self>) {
         let mut interval = interval(CHECK_INTERVAL);
         loop {
             interval.tick().await;
             let _ = self.read_servers().await;
+            let _ = self.forget_ended().await;
         }
+    }
+
+    /// Forgets the reservations that are not in the store any more: another issuer got the heartbeat that ended them.
+    async fn forget_ended(&self) -> Result<(), RegistryError> {
+        let held = self.held().live(Instant::now());
+        for batch in held.chunks(BATCH) {
+            let ended: Vec<usize> = self
+                .run(&self.scripts.ended, |invocation| {
+                    for reservation in batch {
+                        invocation.arg(reservation.server.as_str()).arg(reservation.client_id.0);
+                    }
+                })
+                .await?;
+            ended.iter().filter_map(|position| batch.get(*position)).for_each(|one| self.held().forget(one));
+        }
+        Ok(())
     }
 
     /// Runs a script, and drops the connection if that fails.
@@ -136,7 +156,7 @@ impl RedisRegistry {
         }
         let held = self.held().live(Instant::now());
         tracing::info!(reservations = held.len(), "connected to the store of the registry");
-        for batch in held.chunks(500) {
+        for batch in held.chunks(BATCH) {
             let restored: Result<(), _> = self
                 .run_on(link.clone(), &self.scripts.restore, |invocation| {
                     for reservation in batch {
@@ -275,6 +295,7 @@ impl Scripts {
             list: script(include_str!("redis/list.lua")),
             reserve: script(include_str!("redis/reserve.lua")),
             restore: script(include_str!("redis/restore.lua")),
+            ended: script(include_str!("redis/ended.lua")),
         }
     }
 }

@@ -160,6 +160,11 @@ impl Program {
         line.unwrap_or_else(|| panic!("no {count} lines with {part:?}: {lines:#?}")).clone()
     }
 
+    /// Returns the log so far.
+    pub(crate) fn log(&self) -> String {
+        self.log.lines.lock().unwrap().join("\n")
+    }
+
     /// Returns a field of the log line with the settings in effect.
     pub(crate) fn fact(&self, name: &str) -> String {
         let line = self.wait_for("serving");

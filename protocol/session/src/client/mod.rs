@@ -129,6 +129,10 @@ impl SessionClient {
         now: Instant,
         reaches: impl Fn(Address) -> bool,
     ) -> Result<(), ConnectError> {
+        // The event of a redirect is not taken yet, and comes first.
+        if self.is_redirected() {
+            return Err(ConnectError::Busy);
+        }
         let redirects = self.redirects.connect(&token);
         let result = self.netcode.connect(token, now, reaches);
         match result {
@@ -284,10 +288,18 @@ impl SessionClient {
         });
     }
 
+    /// Returns whether the event of a redirect is not taken yet. It is the last event of a connection.
+    fn is_redirected(&self) -> bool {
+        matches!(self.events.back(), Some(ClientSessionEvent::Redirected { .. }))
+    }
+
     /// Returns the state of the connection in the standard's words. After its end, the state agrees with
-    /// [`close_reason`](Self::close_reason).
+    /// [`close_reason`](Self::close_reason). Until the event of a redirect is taken, the client counts as connecting.
     #[must_use]
     pub fn state(&self) -> ClientState {
+        if self.is_redirected() {
+            return ClientState::SendingRequest;
+        }
         match (self.netcode.state(), &self.close_reason) {
             // Netcode knows less: it may have timed out after the server reported why it closes the connection.
             (state, Some(reason)) if !state.is_active() => state_after(reason.kind),
@@ -466,8 +478,14 @@ impl SessionClient {
         }
     }
 
-    /// Leaves at once: ten disconnect packets are sent with the next [`transmit`](Self::transmit).
+    /// Leaves at once: ten disconnect packets are sent with the next [`transmit`](Self::transmit). A redirect whose
+    /// event is not taken yet is an end.
     pub fn disconnect(&mut self) {
+        if let Some(event) = self.events.back_mut()
+            && let ClientSessionEvent::Redirected { reason, .. } = event
+        {
+            *event = ClientSessionEvent::Ended { reason: reason.clone() };
+        }
         self.netcode.disconnect();
         self.sync_with_netcode();
     }

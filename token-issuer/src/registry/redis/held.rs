@@ -39,6 +39,14 @@ impl HeldReservations {
         self.by_client.remove(&(server.clone(), client_id));
     }
 
+    /// Removes a reservation, unless a newer one of the client has replaced it.
+    pub(super) fn forget(&mut self, reservation: &HeldReservation) {
+        let key = (reservation.server.clone(), reservation.client_id);
+        if self.by_client.get(&key) == Some(&reservation.ends) {
+            self.by_client.remove(&key);
+        }
+    }
+
     /// Returns the reservations that have not ended, and forgets the others.
     pub(super) fn live(&mut self, now: Instant) -> Vec<HeldReservation> {
         self.by_client.retain(|_, ends| *ends > now);

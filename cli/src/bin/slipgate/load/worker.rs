@@ -6,6 +6,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::Receiver;
+use std::thread;
 use std::time::Duration;
 
 use mio::{Events, Interest, Poll, Token};
@@ -22,6 +23,11 @@ const MAX_WAIT: Duration = Duration::from_millis(10);
 const MAX_EVENTS: usize = 1024;
 /// The time between two turns of a client that has no other time.
 const IDLE_TURN: Duration = Duration::from_millis(100);
+
+/// The clients that disconnect at once, and the pause behind them. Without it the disconnect packets of thousands of
+/// clients overflow the receive buffer of the server, which then waits for their time-outs.
+const CLIENTS_AT_ONCE: usize = 16;
+const END_PAUSE: Duration = Duration::from_millis(2);
 
 /// The clients of one thread.
 pub(super) struct LoadWorker {
@@ -80,7 +86,10 @@ impl LoadWorker {
             self.run_due();
         }
         let now = self.plan.clock.monotonic();
-        self.clients.iter_mut().for_each(|client| client.stop(now, &mut self.outbox));
+        for batch in self.clients.chunks_mut(CLIENTS_AT_ONCE) {
+            batch.iter_mut().for_each(|client| client.stop(now, &mut self.outbox));
+            thread::sleep(END_PAUSE);
+        }
         Ok(self.report)
     }
 
