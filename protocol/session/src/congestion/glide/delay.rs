@@ -34,6 +34,9 @@ const INTERVAL_SMOOTHING: f64 = 0.1;
 const MAX_INTERVAL: Seconds = Seconds(0.3);
 /// Weight of a new difference in the jitter.
 const JITTER_SMOOTHING: f64 = 0.05;
+/// The minimum time between two delays that are compared, in seconds. On a path that keeps the order of packets a late
+/// packet delays those behind it, so delays of packets sent soon after each other hardly differ.
+const JITTER_INTERVAL: Seconds = Seconds(0.025);
 /// The largest difference that counts as jitter, in seconds.
 const MAX_JITTER: Seconds = Seconds(0.02);
 /// Jitter that needs no allowance, in seconds: any path with a scheduler has it.
@@ -58,7 +61,8 @@ pub(super) struct DelayEstimator {
     recent: Ring<FilterSlice>,
     /// The two newest samples less their socket delay, newest first.
     newest: [Option<f64>; 2],
-    previous: Option<f64>,
+    /// When jitter was last measured, and the delay then.
+    previous: Option<(f64, f64)>,
     jitter: f64,
     /// The round trip and the one-way delay of the newest packet.
     measured: Option<(f64, f64)>,
@@ -148,12 +152,14 @@ impl DelayEstimator {
     /// `socket_delay` of it may be the time until the peer read its socket. That is no queue of the path, and it
     /// varies: two loops of nearly the same length drift past each other.
     pub(super) fn sample(&mut self, queue: f64, socket_delay: f64, is_steady: bool, now: f64) {
-        if let Some(previous) = self.previous.filter(|_| is_steady) {
-            // The path's usual jitter does not include that of a stall.
-            let difference = (queue - previous).abs().min(MAX_JITTER.0);
-            self.jitter += JITTER_SMOOTHING * (difference - self.jitter);
+        if self.previous.is_none_or(|(at, _)| now >= at + JITTER_INTERVAL.0) {
+            if let Some((_, previous)) = self.previous.filter(|_| is_steady) {
+                // The path's usual jitter does not include that of a stall.
+                let difference = (queue - previous).abs().min(MAX_JITTER.0);
+                self.jitter += JITTER_SMOOTHING * (difference - self.jitter);
+            }
+            self.previous = Some((now, queue));
         }
-        self.previous = Some(queue);
         let [newest, _] = self.newest;
         self.newest = [Some(queue - socket_delay), newest];
         match self.recent.newest_mut() {
@@ -290,7 +296,7 @@ mod tests {
 
     #[test]
     fn jitter_is_subtracted() {
-        let (mut delay, now) = after((0..2000).map(|packet| 20.0 + f64::from(packet * 7 % 11)));
+        let (mut delay, now) = after((0..2000).map(|packet| 20.0 + f64::from(packet * 2 % 11)));
         assert!(delay.excess_jitter() > 0.002, "{}", delay.excess_jitter());
         assert!(close(delay.queue(now).unwrap(), 0.0));
     }
