@@ -81,7 +81,7 @@ impl PathSimulation {
 
     /// Returns when a packet that leaves the bottleneck now arrives at the receiver; `None` if it is lost.
     pub fn forward(&mut self, now: Instant) -> Option<Instant> {
-        if self.losses.is_next_lost(&self.loss) || is_out(self.path.outage, now) {
+        if self.losses.is_next_lost(&self.loss, now) || is_out(self.path.outage, now) {
             return None;
         }
         let delay = self.path.round_trip / 2 + extra_delay(self.path.extra_delay, now);
@@ -98,7 +98,7 @@ impl PathSimulation {
 
     /// Returns when a datagram that the receiver sends now arrives at the sender; `None` if it is lost.
     pub fn back(&mut self, now: Instant) -> Option<Instant> {
-        if self.losses_back.is_next_lost(&self.path.loss_back) || is_out(self.path.outage, now) {
+        if self.losses_back.is_next_lost(&self.path.loss_back, now) || is_out(self.path.outage, now) {
             return None;
         }
         Some(now.after(self.path.round_trip / 2 + extra_delay(self.path.extra_delay_back, now)))

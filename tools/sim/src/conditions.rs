@@ -71,6 +71,8 @@ pub enum Loss {
     Random(Share),
     /// In bursts.
     Bursts(GilbertElliott),
+    /// All that are sent during some times, however many these are.
+    Runs(LossRuns),
 }
 
 impl Loss {
@@ -96,6 +98,7 @@ impl Loss {
                 let bad = if turns > 0.0 { to_bad / turns } else { 0.0 };
                 bad * chain.loss_bad.fraction() + (1.0 - bad) * chain.loss_good.fraction()
             }
+            Self::Runs(runs) => runs.share.fraction(),
         }
     }
 }
@@ -136,6 +139,15 @@ impl GilbertElliott {
             loss_bad: Share::ALL,
         })
     }
+}
+
+/// Times in which all datagrams are lost, with random lengths. A sender with more datagrams has no shorter ones.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LossRuns {
+    /// The share of time that they take.
+    pub share: Share,
+    /// Their mean length. Lengths and the times between them are distributed exponentially.
+    pub mean: Duration,
 }
 
 /// Which datagrams are held back, and for how long. Later datagrams overtake them.

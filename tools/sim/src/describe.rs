@@ -51,6 +51,7 @@ impl Display for Loss {
         match self {
             Self::Random(share) => share.fmt(f),
             Self::Bursts(chain) => chain.fmt(f),
+            Self::Runs(runs) => write!(f, "{} in runs of {:?}", runs.share, runs.mean),
         }
     }
 }

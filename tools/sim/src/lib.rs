@@ -66,7 +66,7 @@ mod stats;
 mod units;
 
 pub use self::bottleneck::{Bottleneck, Discipline, Transmitted};
-pub use self::conditions::{Buffer, Conditions, GilbertElliott, Loss, Order, RateLimit, Reordering, Stalls};
+pub use self::conditions::{Buffer, Conditions, GilbertElliott, Loss, LossRuns, Order, RateLimit, Reordering, Stalls};
 pub use self::link::Link;
 pub use self::loss::LossProcess;
 pub use self::nat::{Nat, Rebinding};

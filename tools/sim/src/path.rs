@@ -210,7 +210,7 @@ impl<T: Copy> Path<T> {
 
     /// Decides whether a datagram that passed the link is lost or duplicated.
     fn on_sent(&mut self, datagram: InTransit<T>, sent_at: Instant) {
-        if self.loss.is_next_lost(&self.conditions.loss) {
+        if self.loss.is_next_lost(&self.conditions.loss, sent_at) {
             self.stats.lost += 1;
             self.buffers.recycle(datagram.bytes);
             return;
