@@ -7,10 +7,11 @@ use crate::read_error::StateReadError;
 pub const MAX_INPUTS: usize = 32;
 /// The longest message of inputs, in bytes: tick, count, and 32 inputs of 33 bits.
 pub const MAX_INPUT_BYTES: usize = (16 + 5 + MAX_INPUTS * 33_usize).div_ceil(8);
-/// The ticks that a server keeps, before and after the one that it plays.
-const KEPT_TICKS: usize = 64;
-/// The ticks by which an input may be ahead of the server.
+/// The ticks that a server keeps: more than an input may be behind and ahead, so that none takes another one's place.
+const KEPT_TICKS: usize = 128;
+/// The ticks by which an input may be ahead of the server, and behind it to count for the report.
 const MAX_AHEAD: f64 = 48.0;
+const MAX_BEHIND: f64 = MAX_INPUTS as f64;
 /// Quarters of a tick, in which margins are reported.
 const QUARTERS: f64 = 4.0;
 
@@ -127,6 +128,15 @@ pub struct TickKeys {
 
 /// The server's report of how early the inputs of a client arrive. It goes into each state for this client, and rules
 /// [`InputClock`](crate::InputClock).
+///
+/// # Examples
+///
+/// ```
+/// use slipgate_sync::InputReport;
+///
+/// let report = InputReport { newest: 1200, margin_quarters: -3 };
+/// assert_eq!(InputReport::from_bytes(report.to_bytes()), report);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InputReport {
     /// The newest tick up to which all inputs arrived: they need not be sent again.
@@ -134,6 +144,22 @@ pub struct InputReport {
     /// The least time from an arrival of an input to its tick since the last report, in quarters of a tick. Negative
     /// for inputs that came too late.
     pub margin_quarters: i8,
+}
+
+impl InputReport {
+    /// Returns the report as it goes into a message.
+    #[must_use]
+    pub const fn to_bytes(self) -> [u8; 5] {
+        let [a, b, c, d] = self.newest.to_le_bytes();
+        [a, b, c, d, self.margin_quarters as u8]
+    }
+
+    /// Returns the report of these bytes. Any bytes are one.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 5]) -> Self {
+        let [a, b, c, d, margin] = bytes;
+        Self { newest: u32::from_le_bytes([a, b, c, d]), margin_quarters: margin as i8 }
+    }
 }
 
 /// The inputs of one client on the server.
@@ -168,34 +194,43 @@ impl InputBuffer {
         }
     }
 
-    /// Reads a message that arrived when the server was at `now`, a tick with its fraction. Inputs for ticks that are
-    /// played, or more than 48 ticks ahead, are dropped, but count for the report.
+    /// Reads a message that arrived when the server was at `now`, a tick with its fraction. Inputs that are more than
+    /// 48 ticks ahead or 32 behind are dropped; those of ticks that were played already count for the report only.
     ///
     /// # Errors
     ///
-    /// [`StateReadError`] if the message is cut or has more than its inputs. Inputs before the defect may be applied.
+    /// [`StateReadError`] if the message is cut or has more than its inputs. Nothing of it is applied then.
     pub fn read(&mut self, message: &[u8], now: f64) -> Result<(), StateReadError> {
         let mut reader = BitReader::new(message);
-        let (low, count) = (reader.read(16)?, reader.read(5)? + 1);
-        let newest = nearest(low, now.max(0.0) as u32);
-        // A client repeats its inputs from the first one on that is not confirmed: this message has the first one.
-        self.complete = self.complete.or(Some(newest.saturating_sub(count)));
-        let mut keys = reader.read(32)?;
-        self.add(newest, keys, now);
-        for age in 1..count {
-            if !reader.read_bit()? {
-                keys = reader.read(32)?;
+        let newest = nearest(reader.read(16)?, now.max(0.0) as u32);
+        let count = reader.read(5)? as usize + 1;
+        let mut inputs = [0; MAX_INPUTS];
+        let mut after = reader.read(32)?;
+        for (age, input) in inputs.iter_mut().take(count).enumerate() {
+            // The newest input is whole; an older one may be the same as the one after it.
+            if age > 0 && !reader.read_bit()? {
+                after = reader.read(32)?;
             }
+            *input = after;
+        }
+        if !reader.is_at_padding() {
+            return Err(StateReadError::OutOfRange);
+        }
+        for (age, keys) in (0..).zip(inputs).take(count) {
             if let Some(tick) = newest.checked_sub(age) {
                 self.add(tick, keys, now);
             }
         }
-        if reader.is_at_padding() { Ok(()) } else { Err(StateReadError::OutOfRange) }
+        // A client repeats its inputs from the first one on that is not confirmed: this message has the first one.
+        if self.complete.is_none() && self.newest.is_some() {
+            self.complete = Some(newest.saturating_sub(count as u32));
+        }
+        Ok(())
     }
 
     fn add(&mut self, tick: u32, keys: Keys, now: f64) {
         let margin = f64::from(tick) - now;
-        if tick == 0 || margin > MAX_AHEAD || self.has(tick) || margin < -(MAX_INPUTS as f64) {
+        if tick == 0 || !(-MAX_BEHIND..=MAX_AHEAD).contains(&margin) || self.has(tick) {
             return;
         }
         self.least_margin = Some(self.least_margin.map_or(margin, |least| least.min(margin)));
@@ -232,8 +267,9 @@ impl InputBuffer {
         let newest = self.newest?;
         let margin = self.least_margin.take()?;
         let quarters = libm::floor(margin * QUARTERS).clamp(f64::from(i8::MIN), f64::from(i8::MAX));
-        let mut complete = self.complete.unwrap_or(newest);
-        while complete < newest && (self.has(complete + 1) || newest - complete > MAX_INPUTS as u32) {
+        // The client repeats no older ones.
+        let mut complete = self.complete.unwrap_or(newest).max(newest.saturating_sub(MAX_INPUTS as u32));
+        while complete < newest && self.has(complete + 1) {
             complete += 1;
         }
         self.complete = Some(complete);
@@ -268,10 +304,13 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200), now in 0.0..1e6_f64) {
+        fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200), now in any::<f64>()) {
             let mut buffer = InputBuffer::new(0);
-            let _ = buffer.read(&bytes, now);
-            let _ = buffer.report();
+            let is_read = buffer.read(&bytes, now).is_ok();
+            let report = buffer.report();
+            prop_assert!(is_read || report.is_none(), "a refused message changes nothing");
+            let ahead = report.map_or(0.0, |report| f64::from(report.newest) - now);
+            prop_assert!(ahead <= MAX_AHEAD, "{}", ahead);
         }
     }
 
@@ -301,6 +340,31 @@ mod tests {
         }
         assert_eq!(buffer.report(), Some(InputReport { newest: 102, margin_quarters: -3 }));
         assert_eq!(buffer.report(), None);
+    }
+
+    #[test]
+    fn late_inputs_take_no_place_of_early_ones() {
+        let (mut early, mut late, mut buffer) = (InputLog::new(), InputLog::new(), InputBuffer::new(0));
+        let mut buf = [0; MAX_INPUT_BYTES];
+        for (log, tick) in [(&mut early, 140), (&mut late, 76)] {
+            log.push(tick, tick);
+            let length = log.write(&mut buf);
+            buffer.read(&buf[..length], 100.0).unwrap();
+        }
+        assert_eq!(buffer.keys(140), TickKeys { keys: 140, is_missing: false });
+    }
+
+    #[test]
+    fn report_after_a_long_pause_costs_no_more() {
+        let (mut log, mut buffer) = (InputLog::new(), InputBuffer::new(0));
+        let mut buf = [0; MAX_INPUT_BYTES];
+        // The report would take seconds if it counted the ticks of the pause.
+        for (tick, confirmed) in [(100, 100), (4_000_000_000, 4_000_000_000 - 32)] {
+            log.push(tick, 1);
+            let length = log.write(&mut buf);
+            buffer.read(&buf[..length], f64::from(tick)).unwrap();
+            assert_eq!(buffer.report(), Some(InputReport { newest: confirmed, margin_quarters: 0 }));
+        }
     }
 
     #[test]

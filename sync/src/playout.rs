@@ -7,15 +7,15 @@ use core::time::Duration;
 use crate::pose::TickRate;
 
 /// The time over which arrivals are remembered.
-const WINDOW: i64 = 10_000_000;
-/// The most arrivals that are remembered: 10 s at 64 states a second.
-const KEPT_ARRIVALS: usize = 640;
+const WINDOW: i64 = 30_000_000;
+/// The most arrivals that are remembered: 30 s at 64 states a second.
+const KEPT_ARRIVALS: usize = 1920;
 /// The share of arrivals that may be too late, in thousandths.
 const LATE_PER_MILLE: usize = 10;
 /// The least delay, in hundredths of the time between two states.
 const LEAST_INTERVALS: i64 = 120;
-/// The time that is added to the delay: most of a frame, since arrivals are seen once a frame.
-const FRAME: i64 = 12_000;
+/// The time that is added to the delay, because the timeline follows it with a deviation.
+const MARGIN: i64 = 4_000;
 /// The most that the timeline deviates from the speed of time, in thousandths.
 const MAX_DILATION_PER_MILLE: i64 = 50;
 /// The time in which a deviation is corrected, as far as the limit allows.
@@ -53,8 +53,8 @@ struct StateArrival {
 ///     clock.on_state(3 * state, now);
 ///     clock.advance(now);
 /// }
-/// // 1.2 times the interval of 50 ms, and 12 ms.
-/// assert!(clock.delay() >= Duration::from_millis(60) && clock.delay() <= Duration::from_millis(80));
+/// // 1.2 times the interval of 50 ms, and 4 ms.
+/// assert!(clock.delay() >= Duration::from_millis(60) && clock.delay() <= Duration::from_millis(70));
 /// assert!(clock.tick().is_some_and(|tick| tick > 294.0 && tick < 300.0));
 /// ```
 #[derive(Debug)]
@@ -97,7 +97,7 @@ impl PlayoutClock {
         let Some((before, arrived)) = self.newest else {
             self.newest = Some((tick, now));
             let delay = now - self.time_of(tick);
-            (self.quickest, self.target) = (delay, delay + self.least_delay() + FRAME);
+            (self.quickest, self.target) = (delay, delay + self.least_delay() + MARGIN);
             return;
         };
         if tick <= before {
@@ -152,7 +152,7 @@ impl PlayoutClock {
         self.tick().is_some_and(|tick| tick > newest)
     }
 
-    /// Returns how far the timeline is behind the quickest arrivals of the last 10 s.
+    /// Returns how far the timeline is behind the quickest arrivals of the last 30 s.
     #[must_use]
     pub fn delay(&self) -> Duration {
         let behind = self.position.map_or(0, |(position, at)| at - self.quickest - position);
@@ -194,7 +194,7 @@ impl PlayoutClock {
         let needs = self.sorted.get_mut(..count).unwrap_or(&mut []);
         let rank = (count * (1000 - LATE_PER_MILLE)).div_ceil(1000).saturating_sub(1);
         let need = if needs.is_empty() { 0 } else { *needs.select_nth_unstable(rank).1 };
-        self.target = need.max(quickest + self.least_delay()) + FRAME;
+        self.target = need.max(quickest + self.least_delay()) + MARGIN;
     }
 }
 

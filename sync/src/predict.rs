@@ -111,7 +111,7 @@ impl Predictor {
     /// Adds the own keys of the next tick. Returns whether they were taken: a tick that is not the next one, and one
     /// that is [`MAX_SAVES`] or more ticks ahead of the world, is refused.
     pub fn push(&mut self, tick: u32, keys: Keys) -> bool {
-        if tick != self.newest + 1 || tick - self.world >= MAX_SAVES as u32 {
+        if Some(tick) != self.newest.checked_add(1) || tick - self.world >= MAX_SAVES as u32 {
             return false;
         }
         if let Some(kept) = self.keys.get_mut(tick as usize % MAX_SAVES) {
@@ -175,7 +175,7 @@ impl Predictor {
                 self.repeated += u64::from(is_repeated);
                 (self.world, self.stage) = (tick, OrderStage::Save);
                 self.simulated = self.simulated.max(tick);
-                self.oldest = self.oldest.max((self.simulated + 1).saturating_sub(MAX_SAVES as u32));
+                self.oldest = self.oldest.max(self.simulated.saturating_sub(MAX_SAVES as u32 - 1));
                 self.steps_left -= 1;
             }
         }
@@ -185,6 +185,12 @@ impl Predictor {
     #[must_use]
     pub const fn tick(&self) -> u32 {
         self.world
+    }
+
+    /// Returns the tick of the newest input.
+    #[must_use]
+    pub const fn newest(&self) -> u32 {
+        self.newest
     }
 
     /// Returns how many ticks were simulated again.

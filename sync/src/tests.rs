@@ -1,6 +1,7 @@
 //! A replicator and its replicas on a path that loses, delays and repeats messages.
 
 mod history;
+mod input_vectors;
 mod interest;
 mod vectors;
 

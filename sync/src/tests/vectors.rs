@@ -8,9 +8,16 @@ use serde_json::Value;
 use super::{schema_with_rest, shown};
 use crate::Replica;
 
-fn vectors() -> Value {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../specs/vectors/sync_messages.json");
+/// Returns a file of vectors.
+pub(super) fn vectors(name: &str) -> Value {
+    let path = std::format!("{}/../specs/vectors/{name}", env!("CARGO_MANIFEST_DIR"));
     serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+}
+
+/// Returns the bytes of hexadecimal digits.
+pub(super) fn bytes_of(digits: &Value) -> Vec<u8> {
+    let digits = digits.as_str().unwrap();
+    (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap()).collect()
 }
 
 fn replica(vectors: &Value) -> Replica {
@@ -18,13 +25,12 @@ fn replica(vectors: &Value) -> Replica {
 }
 
 fn message(case: &Value) -> Vec<u8> {
-    let digits = case["message_hex"].as_str().unwrap();
-    (0..digits.len()).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).unwrap()).collect()
+    bytes_of(&case["message_hex"])
 }
 
 #[test]
 fn messages_of_the_vectors_show_their_objects() {
-    let vectors = vectors();
+    let vectors = vectors("sync_messages.json");
     let (mut replica, steps) = (replica(&vectors), vectors["steps"].as_array().unwrap());
     assert_eq!(steps.len(), 20);
     assert_eq!(u64::from(schema_with_rest().0.hash()), vectors["schema_hash_u32"].as_u64().unwrap());
@@ -42,7 +48,7 @@ fn messages_of_the_vectors_show_their_objects() {
 
 #[test]
 fn invalid_messages_of_the_vectors_are_refused() {
-    let vectors = vectors();
+    let vectors = vectors("sync_messages.json");
     let cases = vectors["invalid"].as_array().unwrap();
     assert_eq!(cases.len(), 14);
     for case in cases {

@@ -30,6 +30,7 @@ pub mod scenarios;
 pub mod sender;
 pub mod source;
 pub mod specification;
+#[cfg(feature = "cubes")]
 pub mod sync;
 pub mod table;
 pub mod targets;

@@ -9,13 +9,17 @@
 //! measures bytes and errors. [`cube_tables`] are measured in the world of cubes: [`states`], which both ends simulate,
 //! [`playout`], and [`input_timing`]. [`document`] runs all of it and prints `specs/sync-table.md`.
 
+pub mod cube_fields;
 pub mod cube_tables;
 pub mod cubes;
 pub mod document;
 pub mod input_timing;
 pub mod lossy;
-mod percentile;
+pub mod percentile;
 pub mod playout;
 pub mod recording;
 pub mod replay;
+pub mod simulating;
 pub mod states;
+pub mod sync_figures;
+pub mod thesis;

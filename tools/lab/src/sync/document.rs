@@ -4,7 +4,8 @@ use std::fmt::Write as _;
 
 use super::cube_tables;
 use super::recording::Recording;
-use super::replay::{DATAGRAM_HEADER_BYTES, SyncFigures, SyncMethod, WARM_UP_STATES, replay};
+use super::replay::{DATAGRAM_HEADER_BYTES, SyncMethod, replay};
+use super::sync_figures::{SyncFigures, WARM_UP_STATES};
 
 /// The seeds of the rows with the smallest world. Larger ones take longer to simulate.
 pub const SEEDS: u64 = 40;

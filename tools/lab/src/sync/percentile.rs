@@ -1,4 +1,4 @@
-//! Percentiles of many small numbers.
+//! Percentiles of many small numbers, and the distance between two points.
 
 /// Numbers of which percentiles are asked for.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +20,6 @@ impl Errors {
 
 /// Returns the distance between two points.
 #[must_use]
-pub(super) fn distance(one: [f32; 3], two: [f32; 3]) -> f32 {
+pub fn distance(one: [f32; 3], two: [f32; 3]) -> f32 {
     libm::sqrtf(one.iter().zip(two).map(|(a, b)| (a - b) * (a - b)).sum())
 }

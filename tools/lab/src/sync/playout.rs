@@ -1,21 +1,18 @@
 //! Clients that only show the cubes: snapshot interpolation of the thesis, and the playout of `slipgate-sync`.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use slipgate_sim::Random;
-use slipgate_sync::{
-    Field, ObjectId, PlayoutClock, PlayoutSamples, Pose, PoseSample, Replica, ReplicaChange, Replicator, Schema,
-    TickRate,
-};
+use slipgate_sync::{ObjectId, PlayoutClock, PlayoutSamples, PoseSample, Replica, ReplicaChange, Replicator, TickRate};
 
+use super::cube_fields;
 use super::cubes::CubeRecording;
 use super::lossy::{LossyPath, MessageLoss};
 use super::percentile::{Errors, distance};
 
 const TICKS: u32 = 60;
-/// Ticks before the measurement starts: ten seconds, as long as the clock remembers.
-pub(super) const WARM_UP: usize = 600;
+/// Ticks before the measurement starts: half a minute, as long as the clock remembers.
+pub const WARM_UP: usize = 1800;
 const DELAY: Duration = Duration::from_millis(50);
 const LOSS_REPORT: Duration = Duration::from_millis(150);
 /// The thesis sends 10 snapshots a second and shows them 100 ms later (§3.4.2).
@@ -163,14 +160,6 @@ fn seconds_of(recording: &CubeRecording) -> f64 {
     recording.ticks().saturating_sub(WARM_UP) as f64 / f64::from(TICKS)
 }
 
-/// Returns the schema of clients that only show: the thesis's precision of poses, and whether a cube rests.
-fn schema() -> (Arc<Schema>, slipgate_sync::ObjectKind) {
-    let mut schema = Schema::builder();
-    let area = [-16.0..16.0, 0.0..16.0, -16.0..16.0];
-    let kind = schema.add(&[Field::vector(area, 512), Field::rotation(9), Field::rest()]);
-    (Arc::new(schema.build().expect("valid ranges")), kind)
-}
-
 struct SnapshotServer {
     replicator: Replicator,
     viewer: slipgate_sync::ViewerId,
@@ -179,7 +168,7 @@ struct SnapshotServer {
 
 impl SnapshotServer {
     fn new(recording: &CubeRecording) -> Self {
-        let (schema, kind) = schema();
+        let (schema, kind) = cube_fields::shown();
         let objects = recording.objects as u16;
         let mut replicator = Replicator::new(schema, objects, 1);
         let viewer = replicator.add_viewer().expect("the first client");
@@ -200,11 +189,7 @@ impl SnapshotServer {
     fn send(&mut self, recording: &CubeRecording, tick: usize, path: &mut LossyPath<Vec<u8>>, now: Duration) -> usize {
         for (id, state) in (0..).zip(recording.state(tick)) {
             let mut object = self.replicator.object(ObjectId(id)).expect("it was spawned");
-            let set = object
-                .set_vector(0, state.position)
-                .and_then(|object| object.set_rotation(1, state.rotation))
-                .and_then(|object| object.set_bool(2, state.is_at_rest));
-            debug_assert!(set.is_ok(), "the fields of a cube");
+            cube_fields::set_shown(&mut object, state).expect("the fields of a cube");
         }
         self.replicator.commit(tick as u32).expect("ticks increase");
         let (mut buf, mut total) = ([0; 1200], 0);
@@ -222,32 +207,23 @@ struct SnapshotClient {
     replica: Replica,
     clock: PlayoutClock,
     samples: PlayoutSamples,
-    /// The lowest tick that the replica can name; the recording starts at 0.
-    origin: Option<u32>,
 }
 
 impl SnapshotClient {
     fn new(recording: &CubeRecording, rate: TickRate) -> Self {
         let objects = recording.objects as u16;
         let (clock, samples) = (PlayoutClock::new(rate), PlayoutSamples::new(objects, rate));
-        Self { replica: Replica::new(schema().0, objects), clock, samples, origin: None }
+        Self { replica: Replica::new(cube_fields::shown().0, objects), clock, samples }
     }
 
     fn receive(&mut self, message: &[u8], at: Duration) {
         let tick = self.replica.read(message).expect("a message of the replicator");
-        // A recording has fewer than 65,536 ticks, so the wire has all bits.
-        let origin = *self.origin.get_or_insert(tick & !0xffff);
-        self.clock.on_state(tick.saturating_sub(origin), at);
+        self.clock.on_state(tick, at);
         while let Some(change) = self.replica.poll() {
             let (ReplicaChange::Appeared { id, .. } | ReplicaChange::Updated { id }) = change else { continue };
             let Some(object) = self.replica.object(id) else { continue };
-            let (Some(position), Some(rotation), Some(is_at_rest)) =
-                (object.vector(0), object.rotation(1), object.bool(2))
-            else {
-                continue;
-            };
-            let pose = Pose { position, rotation };
-            let tick = object.tick().saturating_sub(origin);
+            let tick = object.tick();
+            let Some((pose, is_at_rest)) = cube_fields::shown_pose(object) else { continue };
             self.samples.add(id, PoseSample { tick, pose, velocity: None, is_at_rest, is_teleport: false });
         }
     }

@@ -6,16 +6,12 @@ use std::sync::Arc;
 use slipgate_sim::Random;
 use slipgate_sync::{Field, ObjectId, ObjectKind, Priorities, Replica, Replicator, Schema, ViewerId};
 
+use super::percentile::distance;
 use super::recording::{CubePose, Recording, STEPS_PER_STATE};
+use super::sync_figures::{DELAY_STATES, MESSAGE_BYTES, Sent, SyncFigures, WARM_UP_STATES, figures};
 
-/// States that a message takes to the other end: 50 ms.
-const DELAY_STATES: usize = 1;
 /// States after which the server knows that a message got lost: 150 ms.
 const LOSS_STATES: usize = 3;
-/// States before the measurement starts: five seconds.
-pub const WARM_UP_STATES: usize = 100;
-/// The longest message, in bytes.
-const MESSAGE_BYTES: usize = 1200;
 /// The most messages of a state.
 const MAX_MESSAGES: usize = 16;
 /// Bytes of a state of the thesis's state synchronisation: index, pose and velocities.
@@ -61,32 +57,6 @@ impl SyncMethod {
             Self::TwentyStates => Some(Priorities::thesis()),
             _ => None,
         }
-    }
-}
-
-/// The figures of one run.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SyncFigures {
-    /// The mean size of what is sent for a state, in bytes.
-    pub bytes_per_state: f64,
-    /// The mean number of datagrams for a state.
-    pub datagrams_per_state: f64,
-    /// The 99th percentile of the distance between an object of the client and the server's object of that tick, in
-    /// centimetres.
-    pub error_p99: f64,
-}
-
-/// What was sent.
-#[derive(Clone, Copy, Debug, Default)]
-struct Sent {
-    bytes: usize,
-    datagrams: usize,
-}
-
-impl Sent {
-    fn add(&mut self, other: Self) {
-        self.bytes += other.bytes;
-        self.datagrams += other.datagrams;
     }
 }
 
@@ -234,19 +204,4 @@ fn snapshots(recording: &Recording, bits_per_object: usize, loss: f64, mut rando
         }
     }
     figures(total, &mut errors, recording.len())
-}
-
-fn figures(total: Sent, errors: &mut [f32], states: usize) -> SyncFigures {
-    let index = errors.len().saturating_sub(1) * 99 / 100;
-    let p99 = if errors.is_empty() { 0.0 } else { *errors.select_nth_unstable_by(index, f32::total_cmp).1 };
-    let states = states.saturating_sub(WARM_UP_STATES).max(1) as f64;
-    SyncFigures {
-        bytes_per_state: total.bytes as f64 / states,
-        datagrams_per_state: total.datagrams as f64 / states,
-        error_p99: f64::from(p99) * 100.0,
-    }
-}
-
-fn distance(one: [f32; 3], two: [f32; 3]) -> f32 {
-    libm::sqrtf(one.iter().zip(two).map(|(a, b)| (a - b) * (a - b)).sum())
 }

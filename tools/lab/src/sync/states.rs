@@ -3,19 +3,21 @@
 #![expect(clippy::indexing_slicing, reason = "ids, ticks and axes are those of one recording")]
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::time::Duration;
 
 use slipgate_sim::Random;
 use slipgate_sync::{
-    Field, InputBuffer, InputLog, MAX_INPUT_BYTES, ObjectId, ObjectKind, ObjectRef, PlayoutClock, Pose, Replica,
-    ReplicaChange, Replicator, Schema, Smoothing, SmoothingDecay, StateQueue, TickRate, ViewerId,
+    InputBuffer, InputLog, MAX_INPUT_BYTES, ObjectId, PlayoutClock, Replica, ReplicaChange, Replicator, SmoothingDecay,
+    TickRate, ViewerId,
 };
-use slipgate_worlds::{CubeState, CubeWorld, PLAYERS, PlayerInput};
+use slipgate_worlds::{CubeState, PLAYERS, PlayerInput};
 
+use super::cube_fields;
 use super::cubes::CubeRecording;
 use super::lossy::{LossyPath, MessageLoss};
 use super::percentile::{Errors, distance};
+use super::simulating::{Correction, SimulatedCubes};
+use super::thesis::{THESIS_BUFFER, THESIS_MESSAGE_BYTES, ThesisPriorities};
 
 /// Ticks in a second.
 const TICKS: u32 = 60;
@@ -25,11 +27,6 @@ const WARM_UP: usize = 300;
 const DELAY: Duration = Duration::from_millis(50);
 /// The time after which the server knows that a message got lost.
 const LOSS_REPORT: Duration = Duration::from_millis(150);
-/// The thesis: 20 states of 54 bytes in a message, and 4 bytes before them.
-const THESIS_STATES: usize = 20;
-const THESIS_MESSAGE_BYTES: usize = 4 + THESIS_STATES * 54;
-/// The thesis: a state is set 4 packets after it arrived.
-const THESIS_BUFFER: u32 = 4;
 /// Bytes of a datagram around a message: IPv4 and UDP 28, encryption 21, acknowledgements 9, frame and receipt 10.
 const HEADER_BYTES: usize = 28 + 21 + 9 + 10;
 
@@ -98,7 +95,7 @@ trait StateServer {
 }
 
 struct ThesisServer {
-    priorities: Vec<f32>,
+    priorities: ThesisPriorities,
     period: u32,
     has_inputs: bool,
 }
@@ -106,7 +103,7 @@ struct ThesisServer {
 impl ThesisServer {
     fn new(recording: &CubeRecording, setup: StateRun) -> Self {
         Self {
-            priorities: vec![0.0; recording.objects],
+            priorities: ThesisPriorities::new(recording.objects),
             period: TICKS / setup.per_second,
             has_inputs: setup.has_inputs,
         }
@@ -116,21 +113,8 @@ impl ThesisServer {
 impl StateServer for ThesisServer {
     fn write(&mut self, recording: &CubeRecording, tick: u32) -> (StateMessage, usize) {
         let states = recording.state(tick as usize);
-        for (priority, state) in self.priorities.iter_mut().zip(states) {
-            let is_moving = distance(state.velocity, [0.0; 3]) > 0.05;
-            *priority += if state.is_at_rest {
-                1.0
-            } else if is_moving {
-                100.0
-            } else {
-                10.0
-            };
-        }
-        let mut order: Vec<usize> = (0..states.len()).collect();
-        order.sort_by(|one, two| self.priorities[*two].total_cmp(&self.priorities[*one]));
-        order.truncate(THESIS_STATES);
-        order.iter().for_each(|id| self.priorities[*id] = 0.0);
-        let states = order.iter().map(|id| (ObjectId(*id as u16), states[*id])).collect();
+        let chosen = self.priorities.choose(states);
+        let states = chosen.iter().map(|id| (ObjectId(*id as u16), states[*id])).collect();
         // The keys since the message before; they cost nothing here, in favour of the thesis.
         let ticks = if self.has_inputs { tick.saturating_sub(self.period) + 1..tick + 1 } else { 0..0 };
         let drivers = ticks.flat_map(|tick| recording.inputs(tick as usize)).flat_map(|input| input.0.to_le_bytes());
@@ -149,23 +133,9 @@ struct OurServer {
     logged: u32,
 }
 
-fn schema() -> (Arc<Schema>, ObjectKind) {
-    let mut schema = Schema::builder();
-    let area = [-16.0..16.0, 0.0..16.0, -16.0..16.0];
-    // Both simulate, so that states need more precision than those that are only shown.
-    let kind = schema.add(&[
-        Field::vector(area, 2048),
-        Field::rotation(13),
-        Field::rest(),
-        Field::velocity(32.0, 256),
-        Field::velocity(32.0, 256),
-    ]);
-    (Arc::new(schema.build().expect("valid ranges")), kind)
-}
-
 impl OurServer {
     fn new(recording: &CubeRecording, setup: StateRun) -> Self {
-        let (schema, kind) = schema();
+        let (schema, kind) = cube_fields::simulated();
         let objects = recording.objects as u16;
         let mut replicator = Replicator::new(schema, objects, 1);
         let viewer = replicator.add_viewer().expect("the first client");
@@ -173,26 +143,13 @@ impl OurServer {
         let logs = [(); PLAYERS].map(|()| InputLog::new());
         Self { replicator, viewer, logs, has_inputs: setup.has_inputs, logged: 0 }
     }
-
-    fn set(&mut self, id: u16, state: &CubeState) {
-        let mut object = self.replicator.object(ObjectId(id)).expect("it was spawned");
-        let still = [0.0; 3];
-        let (velocity, spin) = if state.is_at_rest { (still, still) } else { (state.velocity, state.spin) };
-        object
-            .set_vector(0, state.position)
-            .and_then(|object| object.set_rotation(1, state.rotation))
-            .and_then(|object| object.set_bool(2, state.is_at_rest))
-            .and_then(|object| object.set_vector(3, velocity))
-            .and_then(|object| object.set_vector(4, spin))
-            .map(drop)
-            .expect("the fields of a cube");
-    }
 }
 
 impl StateServer for OurServer {
     fn write(&mut self, recording: &CubeRecording, tick: u32) -> (StateMessage, usize) {
         for (id, state) in (0..).zip(recording.state(tick as usize)) {
-            self.set(id, state);
+            let mut object = self.replicator.object(ObjectId(id)).expect("it was spawned");
+            cube_fields::set_simulated(&mut object, state).expect("the fields of a cube");
         }
         self.replicator.commit(tick).expect("ticks increase");
         let mut drivers = Vec::new();
@@ -229,12 +186,7 @@ impl StateServer for OurServer {
 }
 
 struct Client {
-    world: CubeWorld,
-    world_tick: u32,
-    queue: StateQueue<CubeState>,
-    /// The newest tick that was set for each object.
-    newest: Vec<u32>,
-    smoothing: Option<Smoothing>,
+    cubes: SimulatedCubes,
     /// Ours.
     clock: PlayoutClock,
     replica: Replica,
@@ -266,16 +218,12 @@ impl<'r, S: StateServer> Exchange<'r, S> {
         let objects = recording.objects as u16;
         let smoothing = match setup.method {
             StateMethod::Thesis => None,
-            StateMethod::Ours(decay) => Some(Smoothing::new(objects, decay)),
+            StateMethod::Ours(decay) => Some(decay),
         };
         let client = Client {
-            world: CubeWorld::new(recording.objects),
-            world_tick: 0,
-            queue: StateQueue::new(recording.objects * 64),
-            newest: vec![0; recording.objects],
-            smoothing,
+            cubes: SimulatedCubes::new(recording.objects, smoothing),
             clock: PlayoutClock::new(rate),
-            replica: Replica::new(schema().0, objects),
+            replica: Replica::new(cube_fields::simulated().0, objects),
             buffers: [(); PLAYERS].map(|()| InputBuffer::new(0)),
             keys: vec![None; recording.ticks() + 1],
             held: [PlayerInput::NONE; PLAYERS],
@@ -330,7 +278,7 @@ impl<'r, S: StateServer> Exchange<'r, S> {
         client.clock.on_state(message.tick, now);
         client.thesis_start.get_or_insert((now, message.tick));
         for (id, state) in message.states {
-            client.queue.push(message.tick, id, state);
+            client.cubes.push(message.tick, id, state);
         }
         if self.setup.method == StateMethod::Thesis {
             let keys = message.drivers.chunks_exact(4 * PLAYERS).rev();
@@ -347,7 +295,7 @@ impl<'r, S: StateServer> Exchange<'r, S> {
         for buffer in &mut client.buffers {
             let Some((length, behind)) = rest.split_first() else { break };
             let (keys, behind) = behind.split_at(usize::from(*length));
-            buffer.read(keys, f64::from(client.world_tick)).expect("keys of the server");
+            buffer.read(keys, f64::from(client.cubes.tick())).expect("keys of the server");
             rest = behind;
         }
         if message.bytes.is_empty() {
@@ -356,9 +304,9 @@ impl<'r, S: StateServer> Exchange<'r, S> {
         let tick = client.replica.read(&message.bytes).expect("a message of the replicator");
         while let Some(change) = client.replica.poll() {
             let (ReplicaChange::Appeared { id, .. } | ReplicaChange::Updated { id }) = change else { continue };
-            if let Some(state) = client.replica.object(id).and_then(cube) {
+            if let Some(state) = client.replica.object(id).and_then(cube_fields::simulated_state) {
                 debug_assert_eq!(tick & 0xffff, message.tick & 0xffff);
-                client.queue.push(message.tick, id, state);
+                client.cubes.push(message.tick, id, state);
             }
         }
     }
@@ -366,16 +314,18 @@ impl<'r, S: StateServer> Exchange<'r, S> {
     /// Plays up to the tick of this frame, and measures.
     fn frame(&mut self, now: Duration, is_measured: bool) {
         let Some(goal) = self.goal(now) else { return };
-        let mut corrected = Vec::new();
-        while self.client.world_tick < goal {
-            self.client.world_tick += 1;
-            let inputs = self.inputs(self.client.world_tick);
-            self.client.world.step(&inputs);
-            self.client.release(&mut corrected);
-        }
-        if let Some(smoothing) = &mut self.client.smoothing {
-            smoothing.advance(1.0 / TICKS as f32);
-        }
+        let Client { cubes, clock, buffers, keys, held, .. } = &mut self.client;
+        let setup = self.setup;
+        let corrected = cubes.play(goal, clock.newest_tick().unwrap_or(0), |tick| match setup.method {
+            _ if !setup.has_inputs => [PlayerInput::NONE; PLAYERS],
+            StateMethod::Thesis => {
+                *held = keys.get(tick as usize).copied().flatten().unwrap_or(*held);
+                *held
+            }
+            StateMethod::Ours(_) => buffers.each_mut().map(|buffer| PlayerInput(buffer.keys(tick).keys)),
+        });
+        let corrected = corrected.to_vec();
+        cubes.smooth(1.0 / TICKS as f32);
         if is_measured {
             self.measure(now, &corrected);
         }
@@ -394,39 +344,20 @@ impl<'r, S: StateServer> Exchange<'r, S> {
         }
     }
 
-    fn inputs(&mut self, tick: u32) -> [PlayerInput; PLAYERS] {
-        if !self.setup.has_inputs {
-            return [PlayerInput::NONE; PLAYERS];
-        }
-        if self.setup.method == StateMethod::Thesis {
-            if let Some(keys) = self.client.keys.get(tick as usize).copied().flatten() {
-                self.client.held = keys;
-            }
-            return self.client.held;
-        }
-        let mut inputs = [PlayerInput::NONE; PLAYERS];
-        for (input, buffer) in inputs.iter_mut().zip(&mut self.client.buffers) {
-            input.0 = buffer.keys(tick).keys;
-        }
-        inputs
-    }
-
-    fn measure(&mut self, now: Duration, corrected: &[(ObjectId, [f32; 3])]) {
-        let client = &self.client;
-        let truth = self.recording.state(client.world_tick as usize);
-        let behind = now.as_secs_f64() - DELAY.as_secs_f64() - f64::from(client.world_tick) / f64::from(TICKS);
+    fn measure(&mut self, now: Duration, corrected: &[Correction]) {
+        let cubes = &self.client.cubes;
+        let truth = self.recording.state(cubes.tick() as usize);
+        let behind = now.as_secs_f64() - DELAY.as_secs_f64() - f64::from(cubes.tick()) / f64::from(TICKS);
         self.delays.push(behind * 1000.0);
         let mut offsets = Vec::with_capacity(truth.len());
-        for ((id, own), truth) in (0..).zip(client.world.states()).zip(truth) {
+        for ((id, own), truth) in (0..).zip(cubes.world().states()).zip(truth) {
             self.simulated.add(distance(own.position, truth.position));
-            let pose = Pose { position: own.position, rotation: own.rotation };
-            let shown = client.smoothing.as_ref().map_or(pose, |smoothing| smoothing.shown(ObjectId(id), pose));
+            let shown = cubes.shown(ObjectId(id), &own);
             self.shown.add(distance(shown.position, truth.position));
-            let offset = [0, 1, 2].map(|axis| shown.position[axis] - own.position[axis]);
-            offsets.push(offset);
+            offsets.push([0, 1, 2].map(|axis| shown.position[axis] - own.position[axis]));
         }
         // A corrected cube jumps by what it was set, less the change of the offset that hides it.
-        for (id, moved) in corrected {
+        for Correction { id, moved } in corrected {
             let index = usize::from(id.0);
             let jump = [0, 1, 2].map(|axis| moved[axis] + offsets[index][axis] - self.before[index][axis]);
             self.jumps.add(distance(jump, [0.0; 3]));
@@ -444,46 +375,4 @@ impl<'r, S: StateServer> Exchange<'r, S> {
             delay: self.delays.iter().sum::<f64>() / self.delays.len().max(1) as f64,
         }
     }
-}
-
-impl Client {
-    /// Sets the states that are due into the world, unless a newer one was set for the object.
-    fn release(&mut self, corrected: &mut Vec<(ObjectId, [f32; 3])>) {
-        while let Some((tick, id, state)) = self.queue.next(self.world_tick) {
-            let index = usize::from(id.0);
-            if self.newest[index] >= tick {
-                continue;
-            }
-            self.newest[index] = tick;
-            let Some(before) = self.world.state(index) else { continue };
-            let state = if self.smoothing.is_some() { moved_on(state, self.world_tick - tick) } else { state };
-            self.world.set_state(index, &state);
-            let moved = [0, 1, 2].map(|axis| state.position[axis] - before.position[axis]);
-            corrected.push((id, moved));
-            if let Some(smoothing) = &mut self.smoothing {
-                let pose = |state: &CubeState| Pose { position: state.position, rotation: state.rotation };
-                smoothing.on_correction(id, pose(&before), pose(&state));
-            }
-        }
-    }
-}
-
-/// Returns a state that came some ticks too late, moved on with its velocity.
-fn moved_on(mut state: CubeState, ticks: u32) -> CubeState {
-    if !state.is_at_rest {
-        let seconds = ticks as f32 / TICKS as f32;
-        state.position = [0, 1, 2].map(|axis| state.position[axis] + state.velocity[axis] * seconds);
-        state.position[1] = state.position[1].max(0.4);
-    }
-    state
-}
-
-fn cube(object: ObjectRef<'_>) -> Option<CubeState> {
-    Some(CubeState {
-        position: object.vector(0)?,
-        rotation: object.rotation(1)?,
-        velocity: object.vector(3)?,
-        spin: object.vector(4)?,
-        is_at_rest: object.bool(2)?,
-    })
 }

@@ -23,6 +23,7 @@ use self::scale::pick;
 #[path = "../../../../tests/src/scale.rs"]
 #[allow(unreachable_pub, reason = "the file is a module of the test library")]
 mod scale;
+#[cfg(feature = "cubes")]
 mod sync_table;
 
 const HOW: &str =

@@ -77,7 +77,7 @@ fn inputs_come_in_time_and_the_clock_does_not_jump() {
 
 #[test]
 fn playout_starves_in_few_frames() {
-    let recording = CubeRecording::new(104, 1, 1200);
+    let recording = CubeRecording::new(104, 1, 3600);
     let loss = MessageLoss::Random(0.13);
     let theirs = playout::thesis(&recording, loss, Duration::from_millis(10), 1);
     let ours = playout::ours(&recording, 20, loss, Duration::from_millis(10), 1);
