@@ -1,7 +1,9 @@
 //! The programs as processes: flags, settings, signals, and what they print.
 
+mod browser;
 mod client;
 mod conditioner;
+mod cubes;
 #[cfg(unix)]
 mod demo;
 #[cfg(unix)]

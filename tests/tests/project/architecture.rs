@@ -36,6 +36,8 @@ pub(crate) const CRATES: &[(&str, &[&str])] = &[
             "client",
             "token_issuer",
             "sim",
+            "sync",
+            "worlds",
             "lab",
             "bench",
         ],

@@ -10,6 +10,7 @@ use slipgate_lab::controllers::ControllerKind;
 use slipgate_lab::goals::{self, FIRST_SEED, GoalResult};
 use slipgate_lab::random_paths::{self, TrialResult};
 use slipgate_lab::scenario::Scenario;
+#[cfg(feature = "cubes")]
 use slipgate_lab::sync::document;
 use slipgate_lab::table::{self, Row, SEEDS};
 use slipgate_lab::{scenarios, specification};
@@ -36,9 +37,11 @@ pub(crate) enum LabCommand {
     /// Run the congestion scenarios with several controllers and print a table
     Congestion(LabFlags),
     /// Measure game state on lossy paths, beside the methods of a bachelor thesis, and print a table
+    #[cfg(feature = "cubes")]
     Sync(SyncFlags),
 }
 
+#[cfg(feature = "cubes")]
 #[derive(Args)]
 pub(crate) struct SyncFlags {
     /// Number of seeds, starting with 1
@@ -96,7 +99,9 @@ pub(crate) struct LabFlags {
 pub(crate) fn run(command: &LabCommand) -> Result<(), Failure> {
     match command {
         LabCommand::Congestion(flags) => congestion(flags),
+        #[cfg(feature = "cubes")]
         LabCommand::Sync(flags) if flags.markdown => print(&document::document()),
+        #[cfg(feature = "cubes")]
         LabCommand::Sync(flags) => print(&document::table(&document::rows(flags.seeds))),
     }
 }

@@ -1,15 +1,38 @@
 //! The flags of `slipgate demo`.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use clap::Args;
+#[cfg(feature = "cubes")]
+use clap::ValueEnum;
 use slipgate_cli::values::{NotASpan, Span};
 use slipgate_sim::Preset;
 
+#[cfg(feature = "cubes")]
+use super::cubes::CubeFlags;
 use super::game;
+
+/// State messages per second, unless the flag says more.
+const DEFAULT_RATE: u32 = 60;
+/// How long clients play without keys.
+pub(super) const UNATTENDED_TIME: Span = Span(Duration::from_secs(10));
+
+/// The content of the demo, instead of players that chat.
+#[cfg(feature = "cubes")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(super) enum DemoWorld {
+    /// Cubes that players push, over a bad path, with the methods of a thesis beside those of slipgate-sync
+    Cubes,
+}
 
 #[derive(Args)]
 pub(crate) struct DemoFlags {
+    /// Show game state: cubes
+    #[cfg(feature = "cubes")]
+    #[arg(long, value_name = "WORLD", conflicts_with_all = ["clients", "map", "preset", "issuer", "server"])]
+    pub(super) world: Option<DemoWorld>,
+
     /// Number of clients
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=256))]
     pub(super) clients: u32,
@@ -18,9 +41,9 @@ pub(crate) struct DemoFlags {
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     pub(super) duration: Option<Playtime>,
 
-    /// State messages per second, of each client and to each client, if the path allows
-    #[arg(long, value_name = "HZ", default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub(super) rate: u32,
+    /// State messages per second, of each client and to each client, if the path allows [default: 60, or 20 in worlds]
+    #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(super) rate: Option<u32>,
 
     /// Size of the map that the server sends to each client in the background, in KiB
     #[arg(long, value_name = "KIB", default_value_t = 1024,
@@ -42,6 +65,17 @@ pub(crate) struct DemoFlags {
     /// Print one JSON object per line instead of a live screen
     #[arg(long)]
     pub(super) json: bool,
+
+    #[cfg(feature = "cubes")]
+    #[command(flatten)]
+    pub(super) cubes: CubeFlags,
+}
+
+impl DemoFlags {
+    /// Returns the state messages per second of the demo without a world.
+    pub(super) fn rate(&self) -> u32 {
+        self.rate.unwrap_or(DEFAULT_RATE)
+    }
 }
 
 /// How long the clients play.
@@ -60,8 +94,6 @@ fn duration(text: &str) -> Result<Playtime, String> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]

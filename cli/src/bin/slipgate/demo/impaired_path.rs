@@ -10,9 +10,11 @@ use std::time::Duration;
 
 use slipgate_cli::Failure;
 use slipgate_server::Clock;
+use slipgate_sim::Conditions;
 use slipgate_sim::proxy::{Proxy, ProxySettings};
 
-use super::line::Line;
+/// The conditions to the server, and to the client.
+type BothWays = (Conditions, Conditions);
 
 /// The longest wait of the loop, which bounds the delay of a stop.
 const MAX_WAIT: Duration = Duration::from_millis(50);
@@ -23,14 +25,13 @@ const SEED: u64 = 1;
 pub(super) struct ImpairedPath {
     address: SocketAddr,
     stop: Arc<AtomicBool>,
-    lines: Sender<Line>,
+    changes: Sender<BothWays>,
     thread: JoinHandle<io::Result<()>>,
 }
 
 impl ImpairedPath {
     /// Starts the proxy, with a separate simulated path for each client.
-    pub(super) fn start(line: Line, server: SocketAddr, clients: u32) -> Result<Self, Failure> {
-        let (up, down) = line.conditions();
+    pub(super) fn start((up, down): BothWays, server: SocketAddr, clients: u32) -> Result<Self, Failure> {
         let settings = ProxySettings {
             up,
             down,
@@ -40,15 +41,15 @@ impl ImpairedPath {
         let proxy = Proxy::bind(settings)
             .map_err(|error| Failure::run_time(format!("the conditioner cannot listen on {}: {error}", server.ip())))?;
         let (address, stop) = (proxy.local_address(), Arc::new(AtomicBool::new(false)));
-        let (lines, changes) = channel();
+        let (changes, changed) = channel();
         let thread = {
             let stop = Arc::clone(&stop);
             std::thread::Builder::new()
                 .name("impaired-path".to_owned())
-                .spawn(move || forward(proxy, &changes, &stop))
+                .spawn(move || forward(proxy, &changed, &stop))
                 .map_err(|error| Failure::run_time(format!("cannot start a thread: {error}")))?
         };
-        Ok(Self { address, stop, lines, thread })
+        Ok(Self { address, stop, changes, thread })
     }
 
     /// Returns the address to which clients send.
@@ -57,9 +58,9 @@ impl ImpairedPath {
     }
 
     /// Changes the conditions of all clients, within [`MAX_WAIT`].
-    pub(super) fn set_line(&self, line: Line) {
+    pub(super) fn set_conditions(&self, conditions: BothWays) {
         // The thread has ended only if it failed, which `stop` reports.
-        let _ = self.lines.send(line);
+        let _ = self.changes.send(conditions);
     }
 
     pub(super) fn stop(self) -> Result<(), Failure> {
@@ -72,12 +73,11 @@ impl ImpairedPath {
     }
 }
 
-fn forward(mut proxy: Proxy, changes: &Receiver<Line>, stop: &AtomicBool) -> io::Result<()> {
+fn forward(mut proxy: Proxy, changes: &Receiver<BothWays>, stop: &AtomicBool) -> io::Result<()> {
     let clock = Clock::start();
     while !stop.load(Ordering::Relaxed) {
         let now = clock.monotonic();
-        if let Some(line) = changes.try_iter().last() {
-            let (up, down) = line.conditions();
+        if let Some((up, down)) = changes.try_iter().last() {
             proxy.set_conditions(up, down, now);
         }
         proxy.turn(now);

@@ -13,11 +13,14 @@
 //! A terminal gets a live screen with keys. Anything else gets lines of text or JSON, for a fixed time, without keys.
 
 mod clients;
+#[cfg(feature = "cubes")]
+mod cubes;
 mod failures;
 mod flags;
 mod flood;
 mod game;
 mod impaired_path;
+mod interrupts;
 mod issuer;
 mod line;
 mod live;
@@ -30,25 +33,23 @@ mod show;
 mod snapshot;
 mod stage;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use slipgate_cli::Failure;
 use slipgate_cli::log::LogFormat;
 use slipgate_cli::output::queue_lines;
-use slipgate_cli::values::Span;
 
-use self::failures::cannot_register;
 pub(crate) use self::flags::DemoFlags;
-use self::flags::Playtime;
+#[cfg(feature = "cubes")]
+use self::flags::DemoWorld;
+use self::flags::{Playtime, UNATTENDED_TIME};
+use self::interrupts::Interrupts;
 use self::live::{LiveScreen, Next};
 use self::outcome::Ending;
 use self::show::{DemoScreen, Style};
 use self::stage::{DemoControl, DemoStage};
 
-/// How long clients play without keys.
-const UNATTENDED_TIME: Span = Span(Duration::from_secs(10));
 /// The interval at which the display is updated.
 const FRAME: Duration = Duration::from_millis(100);
 /// How long the clients may take to connect.
@@ -58,11 +59,12 @@ const DELIVERY_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the server may take to process all disconnects.
 const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The signals that end the demo in order.
-const SIGNALS: [i32; 2] = [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM];
-
 pub(crate) fn run(flags: &DemoFlags) -> Result<(), Failure> {
     let interrupts = Interrupts::listen()?;
+    #[cfg(feature = "cubes")]
+    if flags.world == Some(DemoWorld::Cubes) {
+        return cubes::run(flags, &interrupts);
+    }
     match Style::of_output(flags.json) {
         Style::Live => run_live(flags, &interrupts),
         style => {
@@ -167,32 +169,5 @@ fn wait_until(timeout: Duration, done: impl Fn() -> bool) {
     let end = Instant::now() + timeout;
     while !done() && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
-/// The signals SIGINT and SIGTERM.
-struct Interrupts {
-    interrupted: Arc<AtomicBool>,
-    /// Whether a signal ends the program at once: not before the terminal is restored.
-    may_exit: Arc<AtomicBool>,
-}
-
-impl Interrupts {
-    fn listen() -> Result<Self, Failure> {
-        let interrupts = Self { interrupted: Arc::default(), may_exit: Arc::default() };
-        for signal in SIGNALS {
-            signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&interrupts.may_exit))
-                .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&interrupts.interrupted)))
-                .map_err(|error| cannot_register(&error))?;
-        }
-        Ok(interrupts)
-    }
-
-    /// Lets a second signal end the program at once, even if a thread hangs.
-    fn may_exit_at_second_signal(&self) -> Result<(), Failure> {
-        for signal in SIGNALS {
-            signal_hook::flag::register(signal, Arc::clone(&self.may_exit)).map_err(|error| cannot_register(&error))?;
-        }
-        Ok(())
     }
 }

@@ -60,7 +60,7 @@ impl DemoScreen {
 
     pub(super) fn introduce(&self, stage: &DemoStage, flags: &DemoFlags) {
         let (issuer, server, public_address) = (stage.issuer_address(), stage.server_address, stage.advertised());
-        let DemoFlags { clients, rate, map, preset, .. } = flags;
+        let (rate, DemoFlags { clients, map, preset, .. }) = (flags.rate(), flags);
         let preset = preset.map(Preset::name);
         if self.style == Style::Json {
             let line = json!({ "event": "start", "issuer": format!("http://{issuer}"), "server": server.to_string(),

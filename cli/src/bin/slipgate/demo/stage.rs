@@ -68,12 +68,13 @@ pub(super) struct Restarted {
 impl DemoStage {
     pub(super) fn start(flags: &DemoFlags, control: DemoControl) -> Result<Self, Failure> {
         let (private_key, api_key) = (Key::random(&mut entropy()?), ApiKey::random(&mut entropy()?));
-        let game = GameSettings::new(flags.rate, flags.map)?;
+        let game = GameSettings::new(flags.rate(), flags.map)?;
         let bound = BoundServer::bind(flags.server)?;
         let (server_address, line) = (bound.address(), Line(flags.preset));
         // The line can be changed only if there is a proxy. Without one, nothing is between clients and server.
         let needs_path = control == DemoControl::Keys || flags.preset.is_some();
-        let path = needs_path.then(|| ImpairedPath::start(line, server_address, flags.clients)).transpose()?;
+        let path =
+            needs_path.then(|| ImpairedPath::start(line.conditions(), server_address, flags.clients)).transpose()?;
         // Clients connect to the address that their tokens list: the proxy's, if there is one.
         let advertised = path.as_ref().map_or(server_address, ImpairedPath::address);
         let server_settings = ServerSettings {
@@ -135,7 +136,7 @@ impl DemoStage {
 
     pub(super) fn set_line(&mut self, line: Line) {
         if let Some(path) = &self.path {
-            path.set_line(line);
+            path.set_conditions(line.conditions());
             self.line = line;
         }
     }

@@ -1,0 +1,210 @@
+//! The messages of the server to each client: the thesis's snapshots and states, and the messages of `slipgate-sync`.
+
+use slipgate_lab::sync::cube_fields;
+use slipgate_lab::sync::thesis::ThesisPriorities;
+use slipgate_server::{ChannelEvent, ClientHandle, DeliveryStatus};
+use slipgate_sync::{InputBuffer, InputLog, ObjectId, Replicator, ViewerId};
+use slipgate_worlds::{CubeWorld, PLAYERS, PlayerInput};
+
+use super::knobs::{Knobs, TICKS};
+use super::messages::{MESSAGE_BYTES, write_keys, write_report, write_snapshot, write_state};
+use super::pane::PaneKind;
+
+/// The thesis sends 10 snapshots a second (§3.4.2).
+const SNAPSHOT_TICKS: u32 = TICKS / 10;
+/// The bits of a receipt's tag for the tag of a state message and 1; 0 if there was none. The tick is above them.
+const TAG_BITS: u32 = 40;
+/// The most messages of a state for a client.
+const MAX_MESSAGES: usize = 8;
+
+/// A client, and what it needs.
+struct Receiver {
+    client: ClientHandle,
+    kind: PaneKind,
+    viewer: Option<ViewerId>,
+    /// The keys of all players, from the first one on that the client has not confirmed.
+    logs: [InputLog; PLAYERS],
+    /// The bytes that were sent until the last measurement.
+    sent_bytes: u64,
+}
+
+pub(super) struct CubeMessages {
+    knobs: Knobs,
+    receivers: Vec<Receiver>,
+    /// Poses, for clients that only show.
+    shown: Replicator,
+    /// Whole states, for clients that simulate.
+    simulated: Replicator,
+    thesis: ThesisPriorities,
+    message: Vec<u8>,
+}
+
+impl CubeMessages {
+    pub(super) fn new(knobs: Knobs) -> Self {
+        let replicator = |(schema, kind)| {
+            let mut replicator = Replicator::new(schema, knobs.objects, PaneKind::CLIENTS.len() as u16);
+            (0..knobs.objects).for_each(|id| replicator.spawn(ObjectId(id), kind).map(drop).expect("a free id"));
+            replicator
+        };
+        Self {
+            knobs,
+            receivers: Vec::new(),
+            shown: replicator(cube_fields::shown()),
+            simulated: replicator(cube_fields::simulated()),
+            thesis: ThesisPriorities::new(knobs.objects.into()),
+            message: Vec::new(),
+        }
+    }
+
+    /// Returns the replicator of a client's method.
+    fn replicator(&mut self, kind: PaneKind) -> Option<&mut Replicator> {
+        match kind {
+            PaneKind::OurSnapshots => Some(&mut self.shown),
+            PaneKind::OurStates | PaneKind::Predicted => Some(&mut self.simulated),
+            _ => None,
+        }
+    }
+
+    pub(super) fn on_connected(&mut self, client: ClientHandle, id: u64) {
+        let Some(kind) = PaneKind::CLIENTS.into_iter().find(|kind| kind.client_id() == id) else { return };
+        let viewer = self.replicator(kind).and_then(|replicator| replicator.add_viewer().ok());
+        let logs = [(); PLAYERS].map(|()| InputLog::new());
+        self.receivers.push(Receiver { client, kind, viewer, logs, sent_bytes: 0 });
+    }
+
+    pub(super) fn on_disconnected(&mut self, client: ClientHandle) {
+        let Some(index) = self.receivers.iter().position(|receiver| receiver.client == client) else { return };
+        let Receiver { kind, viewer, .. } = self.receivers.swap_remove(index);
+        if let (Some(replicator), Some(viewer)) = (self.replicator(kind), viewer) {
+            replicator.remove_viewer(viewer);
+        }
+    }
+
+    /// Returns whether a client moves the first player's cube.
+    pub(super) fn owns_cube(&self, client: ClientHandle) -> bool {
+        self.receivers.iter().any(|receiver| receiver.client == client && receiver.kind == PaneKind::Predicted)
+    }
+
+    /// Returns all clients with the bytes that were sent until the last measurement.
+    pub(super) fn sent_bytes(&mut self) -> impl Iterator<Item = (ClientHandle, PaneKind, &mut u64)> {
+        self.receivers.iter_mut().map(|receiver| (receiver.client, receiver.kind, &mut receiver.sent_bytes))
+    }
+
+    pub(super) fn on_receipt(&mut self, client: ClientHandle, event: &ChannelEvent) {
+        let ChannelEvent::Receipt { tag, status, .. } = event else { return };
+        let Some(receiver) = self.receivers.iter_mut().find(|receiver| receiver.client == client) else { return };
+        let has_arrived = matches!(status, DeliveryStatus::Arrived | DeliveryStatus::ArrivedLate);
+        if has_arrived {
+            let tick = (tag >> TAG_BITS) as u32;
+            receiver.logs.iter_mut().for_each(|log| log.on_confirmed(tick));
+        }
+        let (kind, viewer) = (receiver.kind, receiver.viewer);
+        let state_tag = (tag & ((1 << TAG_BITS) - 1)).checked_sub(1);
+        if let (Some(replicator), Some(viewer), Some(tag)) = (self.replicator(kind), viewer, state_tag) {
+            if has_arrived { replicator.on_acknowledged(viewer, tag) } else { replicator.on_lost(viewer, tag) }
+        }
+    }
+
+    /// Notes the keys of a tick, and the states of one that is sent.
+    pub(super) fn on_tick(&mut self, tick: u32, world: &CubeWorld, inputs: &[PlayerInput; PLAYERS]) {
+        for receiver in &mut self.receivers {
+            receiver.logs.iter_mut().zip(inputs).for_each(|(log, input)| log.push(tick, input.0));
+        }
+        if !tick.is_multiple_of(self.knobs.between_states()) {
+            return;
+        }
+        for (id, state) in (0..).map(ObjectId).zip(world.states()) {
+            if let Some(mut object) = self.shown.object(id) {
+                cube_fields::set_shown(&mut object, &state).expect("the fields of a cube");
+            }
+            if let Some(mut object) = self.simulated.object(id) {
+                cube_fields::set_simulated(&mut object, &state).expect("the fields of a cube");
+            }
+        }
+        self.shown.commit(tick).and_then(|()| self.simulated.commit(tick)).expect("ticks increase");
+    }
+
+    /// Sends the messages of a tick. `own` has the inputs of the client with its own cube. `post` sends a message with
+    /// the tag of its receipt, and returns whether it was taken.
+    pub(super) fn send(
+        &mut self,
+        tick: u32,
+        world: &CubeWorld,
+        own: &mut InputBuffer,
+        mut post: impl FnMut(ClientHandle, &[u8], Option<u64>) -> bool,
+    ) {
+        let is_state = tick.is_multiple_of(self.knobs.between_states());
+        for index in 0..self.receivers.len() {
+            let Some(Receiver { client, kind, viewer, .. }) = self.receivers.get(index) else { return };
+            let (client, kind, viewer) = (*client, *kind, *viewer);
+            match kind {
+                PaneKind::ThesisSnapshots if tick.is_multiple_of(SNAPSHOT_TICKS) => {
+                    write_snapshot(tick, world.states(), &mut self.message);
+                    post(client, &self.message, None);
+                }
+                PaneKind::ThesisStates if is_state => {
+                    self.write_thesis(tick, world);
+                    post(client, &self.message, None);
+                }
+                _ if is_state && viewer.is_some() => self.send_ours(index, tick, own, &mut post),
+                _ => {}
+            }
+        }
+    }
+
+    /// Writes the thesis's message: 20 states, and no keys, which the thesis does not send.
+    fn write_thesis(&mut self, tick: u32, world: &CubeWorld) {
+        self.message.clear();
+        self.message.extend(tick.to_le_bytes());
+        let states: Vec<_> = world.states().collect();
+        for id in self.thesis.choose(&states) {
+            states.get(id).into_iter().for_each(|state| write_state(id, state, &mut self.message));
+        }
+    }
+
+    /// Sends what a client of `slipgate-sync` lacks: keys and the report of its inputs, then states.
+    fn send_ours(
+        &mut self,
+        index: usize,
+        tick: u32,
+        own: &mut InputBuffer,
+        post: &mut impl FnMut(ClientHandle, &[u8], Option<u64>) -> bool,
+    ) {
+        let mut message = std::mem::take(&mut self.message);
+        for number in 0..MAX_MESSAGES {
+            let Some(Receiver { client, kind, viewer: Some(viewer), logs, .. }) = self.receivers.get(index) else {
+                break;
+            };
+            let (client, kind, viewer) = (*client, *kind, *viewer);
+            message.clear();
+            message.extend(tick.to_le_bytes());
+            if kind != PaneKind::OurSnapshots {
+                let is_own = number == 0 && kind == PaneKind::Predicted;
+                write_report(if is_own { own.report() } else { None }, &mut message);
+                // The other messages of a tick repeat no keys.
+                if number == 0 { write_keys(logs, &mut message) } else { message.extend([0; PLAYERS]) }
+            }
+            let start = message.len();
+            message.resize(MESSAGE_BYTES.max(start + 100), 0);
+            let Some(replicator) = self.replicator(kind) else { break };
+            let rest = message.get_mut(start..).unwrap_or(&mut []);
+            let written = replicator.write(viewer, rest);
+            // An empty message has the tick and the keys: nothing else has changed.
+            if written.is_none() && number > 0 {
+                break;
+            }
+            message.truncate(start + written.map_or(0, |written| written.bytes));
+            let tag = u64::from(tick) << TAG_BITS | written.map_or(0, |written| written.tag + 1);
+            if !post(client, &message, Some(tag)) {
+                if let Some(written) = written {
+                    replicator.on_lost(viewer, written.tag);
+                }
+                break;
+            }
+            if written.is_none() {
+                break;
+            }
+        }
+        self.message = message;
+    }
+}

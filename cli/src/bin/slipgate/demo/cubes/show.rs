@@ -1,0 +1,135 @@
+//! The figures in a terminal, as lines, or as JSON; and the outcome.
+
+use std::fmt::Write as _;
+
+use serde_json::{Map, Value, json};
+use slipgate_cli::Failure;
+use slipgate_cli::output::{print_frame, print_line};
+
+use super::knobs::Knobs;
+use super::meter::PaneFigures;
+use super::pane::{PaneKind, Panes};
+use crate::demo::show::Style;
+
+/// The fewest measured frames of a pane that say something: half a second.
+const MIN_FRAMES: u64 = 30;
+/// The methods that are compared: the thesis's, and ours.
+const PAIRS: [(PaneKind, PaneKind); 2] =
+    [(PaneKind::ThesisSnapshots, PaneKind::OurSnapshots), (PaneKind::ThesisStates, PaneKind::OurStates)];
+
+/// Returns what a pane measured.
+fn figures(panes: &Panes, kind: PaneKind) -> PaneFigures {
+    panes.get(kind as usize).map(|pane| pane.figures().0).unwrap_or_default()
+}
+
+pub(super) struct CubeScreen {
+    style: Style,
+    /// The lines of the table in the terminal, which the next one overwrites.
+    drawn: usize,
+}
+
+impl CubeScreen {
+    pub(super) const fn new(style: Style) -> Self {
+        Self { style, drawn: 0 }
+    }
+
+    pub(super) fn introduce(&self, knobs: Knobs, page: Option<&str>) {
+        if self.style == Style::Json {
+            print_line(&json!({ "event": "start", "page": page, "knobs": knobs }).to_string());
+            return;
+        }
+        let Knobs { objects, rate, loss, runs, latency, jitter } = knobs;
+        let runs = if runs > 0 { format!(" in runs of {runs} ms") } else { String::new() };
+        print_line(&format!(
+            "{objects} cubes, {rate} states a second; {loss} % of datagrams lost{runs}; {latency} to {} ms each way",
+            latency + jitter
+        ));
+        if let Some(page) = page {
+            print_line(&format!("Open {page} in a browser of this machine: W A S D, G and H move a cube."));
+        }
+        print_line("");
+    }
+
+    /// Shows the figures of the last seconds.
+    pub(super) fn progress(&mut self, panes: &Panes) {
+        match self.style {
+            Style::Json => print_line(&json!({ "event": "progress", "panes": panes_json(panes) }).to_string()),
+            Style::Live => {
+                let (mut frame, lines) = (String::new(), table(panes, |figures| figures.error_p99));
+                if self.drawn > 0 {
+                    let _ = write!(frame, "\x1b[{}A", self.drawn);
+                }
+                self.drawn = lines.len();
+                lines.iter().for_each(|line| frame.push_str(&format!("\x1b[K{line}\n")));
+                print_frame(frame.as_bytes());
+            }
+            Style::Lines => {}
+        }
+    }
+
+    /// Prints the figures of the whole time, and returns success only if ours err less than the thesis's.
+    pub(super) fn summarise(&self, panes: &Panes) -> Result<(), Failure> {
+        let outcome = outcome(panes);
+        if self.style == Style::Json {
+            let summary = json!({ "event": "summary", "ok": outcome.is_ok(), "panes": panes_json(panes) });
+            print_line(&summary.to_string());
+            return outcome;
+        }
+        print_line("");
+        table(panes, |figures| figures.total_p99).iter().for_each(|line| print_line(line));
+        print_line("");
+        if outcome.is_ok() {
+            print_line("SUCCESS: slipgate-sync errs less than the thesis's methods, in snapshots and in states");
+        }
+        outcome
+    }
+}
+
+/// Returns the table of all clients, with the errors that `error` returns.
+fn table(panes: &Panes, error: fn(&PaneFigures) -> f64) -> Vec<String> {
+    let mut lines = vec![format!(
+        "{:<34}{:>11}{:>11}{:>10}{:>10}{:>10}",
+        "", "error p99", "jump p99", "behind", "starved", "kbit/s"
+    )];
+    for kind in PaneKind::CLIENTS {
+        let Some((figures, traffic)) = panes.get(kind as usize).map(|pane| pane.figures()) else { continue };
+        lines.push(format!(
+            "{:<34}{:>8.2} cm{:>8.2} cm{:>7.0} ms{:>8.2} %{:>10.1}",
+            kind.name(),
+            error(&figures),
+            figures.jump_p99,
+            figures.delay,
+            figures.total_starved,
+            traffic.kilobits,
+        ));
+    }
+    lines
+}
+
+/// Returns all figures of the clients by their names.
+pub(super) fn panes_json(panes: &Panes) -> Value {
+    let entries = PaneKind::CLIENTS.into_iter().filter_map(|kind| {
+        let (figures, traffic) = panes.get(kind as usize)?.figures();
+        Some((kind.name().to_owned(), json!({ "figures": figures, "traffic": traffic })))
+    });
+    Value::Object(entries.collect::<Map<_, _>>())
+}
+
+fn outcome(panes: &Panes) -> Result<(), Failure> {
+    let idle = PaneKind::CLIENTS.into_iter().find(|kind| figures(panes, *kind).frames < MIN_FRAMES);
+    if let Some(kind) = idle {
+        return Err(Failure::run_time(format!("the client with {} was not measured for long enough", kind.name())));
+    }
+    let unreadable = |kind: &PaneKind| panes.get(*kind as usize).is_some_and(|pane| pane.figures().1.unreadable > 0);
+    if let Some(kind) = PaneKind::CLIENTS.iter().find(|kind| unreadable(kind)) {
+        return Err(Failure::run_time(format!("the client with {} refused messages of the server", kind.name())));
+    }
+    for (thesis, ours) in PAIRS {
+        let (their_error, our_error) = (figures(panes, thesis).total_p99, figures(panes, ours).total_p99);
+        if our_error >= their_error {
+            let (thesis, ours) = (thesis.name(), ours.name());
+            return Err(Failure::run_time(format!("{ours} errs by {our_error} cm, {thesis} by {their_error} cm")));
+        }
+    }
+    Ok(())
+}

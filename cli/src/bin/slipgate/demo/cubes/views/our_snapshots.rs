@@ -1,0 +1,60 @@
+//! Snapshots of `slipgate-sync`: differences, and a playout that follows the path.
+
+use std::time::Duration;
+
+use slipgate_lab::sync::cube_fields;
+use slipgate_sync::{ObjectId, PlayoutClock, PlayoutSamples, Pose, PoseSample, Replica, ReplicaChange, TickRate};
+
+use super::view::{CubeView, MessageArrival, ShownFrame};
+use crate::demo::cubes::messages::{Unreadable, take_tick};
+
+pub(in crate::demo::cubes) struct OurSnapshots {
+    objects: u16,
+    replica: Replica,
+    clock: PlayoutClock,
+    samples: PlayoutSamples,
+}
+
+impl OurSnapshots {
+    pub(super) fn new(objects: u16, rate: TickRate) -> Self {
+        Self {
+            objects,
+            replica: Replica::new(cube_fields::shown().0, objects),
+            clock: PlayoutClock::new(rate),
+            samples: PlayoutSamples::new(objects, rate),
+        }
+    }
+}
+
+impl CubeView for OurSnapshots {
+    fn receive(&mut self, mut bytes: &[u8], arrival: MessageArrival) -> Result<(), Unreadable> {
+        let tick = take_tick(&mut bytes)?;
+        // A message without states has the tick only: nothing has changed.
+        if !bytes.is_empty() && self.replica.read(bytes) != Ok(tick) {
+            return Err(Unreadable);
+        }
+        self.clock.on_state(tick, arrival.at);
+        while let Some(change) = self.replica.poll() {
+            let (ReplicaChange::Appeared { id, .. } | ReplicaChange::Updated { id }) = change else { continue };
+            let Some(object) = self.replica.object(id) else { continue };
+            let tick = object.tick();
+            let Some((pose, is_at_rest)) = cube_fields::shown_pose(object) else { continue };
+            self.samples.add(id, PoseSample { tick, pose, velocity: None, is_at_rest, is_teleport: false });
+        }
+        Ok(())
+    }
+
+    fn frame(&mut self, now: Duration) -> Option<ShownFrame> {
+        let tick = self.clock.advance(now)?;
+        Some(ShownFrame { tick, is_starved: self.clock.is_starved() })
+    }
+
+    fn cubes(&self, add: &mut dyn FnMut(usize, Pose, bool)) {
+        let (tick, newest) = (self.clock.tick().unwrap_or(0.0), self.clock.newest_tick().unwrap_or(0));
+        for id in (0..self.objects).map(ObjectId) {
+            let Some((pose, _)) = self.samples.shown(id, tick, newest) else { continue };
+            let is_awake = self.samples.newest(id).is_some_and(|sample| !sample.is_at_rest);
+            add(id.0.into(), pose, is_awake);
+        }
+    }
+}

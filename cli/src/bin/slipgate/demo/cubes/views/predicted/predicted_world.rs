@@ -1,0 +1,152 @@
+//! The predicted world: saves, corrections, and the motion that hides them.
+
+use slipgate_lab::sync::cube_fields;
+use slipgate_lab::sync::percentile::distance;
+use slipgate_sync::{
+    InputBuffer, MAX_SAVES, ObjectId, ObjectRef, Pose, PredictOrder, Predictor, Replica, Smoothing, SmoothingDecay,
+};
+use slipgate_worlds::{CubeSave, CubeState, CubeWorld, PLAYERS, PlayerInput};
+
+use crate::demo::cubes::knobs::TICKS;
+
+/// The most calls of `on_frame` in a frame: enough to repeat all ticks that are saved.
+const MAX_ROUNDS: usize = 4;
+/// Differences below these are those of the words on the wire: metres, m/s.
+const SAME_PLACE: f32 = 0.002;
+const SAME_SPEED: f32 = 0.02;
+
+pub(super) struct PredictedWorld {
+    predictor: Predictor,
+    world: CubeWorld,
+    saves: Vec<Option<CubeSave>>,
+    /// The states of the saved ticks, with which the server's are compared.
+    states: Vec<Vec<CubeState>>,
+    smoothing: Smoothing,
+    /// The newest tick whose states differ from the server's.
+    due: Option<u32>,
+}
+
+/// Returns whether two states of a cube are the same, as far as messages say.
+fn is_same(own: &CubeState, state: &CubeState) -> bool {
+    let is_near = |one, two, limit| distance(one, two) <= limit;
+    own.is_at_rest == state.is_at_rest
+        && is_near(own.position, state.position, SAME_PLACE)
+        && (own.is_at_rest || is_near(own.velocity, state.velocity, SAME_SPEED))
+}
+
+/// Returns the state that the server has at a tick: an object that rests does so until a newer state arrives.
+fn state_at(object: ObjectRef<'_>, tick: u32) -> Option<CubeState> {
+    let of = object.tick();
+    cube_fields::simulated_state(object).filter(|state| of == tick || (of < tick && state.is_at_rest))
+}
+
+fn pose(state: &CubeState) -> Pose {
+    Pose { position: state.position, rotation: state.rotation }
+}
+
+impl PredictedWorld {
+    /// Starts at a tick of the server, with no keys up to the newest input. `None` if that is too far ahead.
+    pub(super) fn start(replica: &Replica, tick: u32, made: u32) -> Option<Self> {
+        let objects = replica.objects().count();
+        let mut world = CubeWorld::new(objects);
+        for object in replica.objects() {
+            let id = object.id();
+            cube_fields::simulated_state(object).into_iter().for_each(|state| world.set_state(id.0.into(), &state));
+        }
+        let mut predictor = Predictor::new(tick);
+        if !(tick + 1..=made).all(|tick| predictor.push(tick, 0)) {
+            return None;
+        }
+        let smoothing = Smoothing::new(objects as u16, SmoothingDecay::default());
+        let (saves, states) = ((0..MAX_SAVES).map(|_| None).collect(), vec![Vec::new(); MAX_SAVES]);
+        Some(Self { predictor, world, saves, states, smoothing, due: None })
+    }
+
+    /// Adds the own keys of the next tick. Returns whether the prediction can follow.
+    pub(super) fn push(&mut self, tick: u32, keys: u32) -> bool {
+        self.predictor.push(tick, keys)
+    }
+
+    pub(super) const fn tick(&self) -> u32 {
+        self.predictor.tick()
+    }
+
+    /// Compares the server's states of a tick with those that were predicted.
+    pub(super) fn check(&mut self, replica: &Replica, tick: u32) {
+        let Some(own) = self.states.get(tick as usize % MAX_SAVES) else { return };
+        let is_wrong = |object: ObjectRef<'_>| {
+            let own = own.get(usize::from(object.id().0));
+            state_at(object, tick).zip(own).is_some_and(|(state, own)| !is_same(own, &state))
+        };
+        if replica.objects().any(is_wrong) {
+            self.due = self.due.max(Some(tick));
+        }
+    }
+
+    /// Steps to the newest input, after a correction if one is due.
+    pub(super) fn frame(&mut self, replica: &Replica, others: &mut [InputBuffer; PLAYERS]) {
+        self.smoothing.advance(1.0 / TICKS as f32);
+        let present = self.predictor.tick();
+        let index = present as usize % MAX_SAVES;
+        let due = self.due.take().filter(|tick| self.predictor.correct(*tick));
+        let before = due.and_then(|_| self.states.get(index).cloned()).unwrap_or_default();
+        for _ in 0..MAX_ROUNDS {
+            self.predictor.on_frame();
+            while let Some(order) = self.predictor.order() {
+                self.obey(order, replica, others);
+                self.predictor.obeyed();
+            }
+        }
+        let after = self.states.get(index).map_or(&[][..], Vec::as_slice);
+        for ((id, before), after) in (0..).map(ObjectId).zip(&before).zip(after) {
+            if before.position != after.position || before.rotation != after.rotation {
+                self.smoothing.on_correction(id, pose(before), pose(after));
+            }
+        }
+    }
+
+    fn obey(&mut self, order: PredictOrder, replica: &Replica, others: &mut [InputBuffer; PLAYERS]) {
+        match order {
+            PredictOrder::Restore { save } => {
+                self.saves.get(save).and_then(Option::as_ref).into_iter().for_each(|save| self.world.restore(save));
+            }
+            PredictOrder::Correct { tick } => {
+                // The others now hold the keys that they had at this tick.
+                for buffer in others {
+                    buffer.keys(tick);
+                }
+                self.correct(replica, tick);
+            }
+            PredictOrder::Save { save } => {
+                self.saves.get_mut(save).into_iter().for_each(|kept| *kept = Some(self.world.save()));
+                if let Some(states) = self.states.get_mut(save) {
+                    states.clear();
+                    states.extend(self.world.states());
+                }
+            }
+            PredictOrder::Step { tick, keys, .. } => {
+                let mut inputs = others.each_mut().map(|buffer| PlayerInput(buffer.keys(tick).keys));
+                let [own, ..] = &mut inputs;
+                *own = PlayerInput(keys);
+                self.world.step(&inputs);
+            }
+        }
+    }
+
+    /// Sets the cubes that differ from the server's at this tick.
+    fn correct(&mut self, replica: &Replica, tick: u32) {
+        for object in replica.objects() {
+            let id = usize::from(object.id().0);
+            let (Some(state), Some(own)) = (state_at(object, tick), self.world.state(id)) else { continue };
+            if !is_same(&own, &state) {
+                self.world.set_state(id, &state);
+            }
+        }
+    }
+
+    /// Returns what is shown of all cubes, and whether they are awake.
+    pub(super) fn shown(&self) -> impl Iterator<Item = (Pose, bool)> + '_ {
+        let states = (0..).map(ObjectId).zip(self.world.states());
+        states.map(|(id, state)| (self.smoothing.shown(id, pose(&state)), !state.is_at_rest))
+    }
+}
