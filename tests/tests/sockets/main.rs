@@ -2,6 +2,13 @@
 
 #![allow(clippy::duplicate_mod, reason = "both programs of the example have its shared module")]
 
+mod arena;
+#[path = "../../../examples/arena_client.rs"]
+#[allow(dead_code, reason = "its `main`")]
+mod arena_client;
+#[path = "../../../examples/arena_server.rs"]
+#[allow(dead_code, reason = "its `main`")]
+mod arena_server;
 mod channels;
 mod channels_live;
 mod client_floods;

@@ -1,0 +1,281 @@
+//! A client of the arena, see `arena_server.rs`: a bot that runs about and shoots at the nearest figure in front of it.
+//!
+//! ```console
+//! $ cargo run --features sync --example arena_client -- 1
+//! ```
+
+#![allow(clippy::print_stdout, reason = "an example prints what happens")]
+
+#[allow(dead_code, reason = "each end uses a part of it")]
+mod arena;
+
+use std::error::Error;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use arena::{
+    ADDRESS, Channels, DEVELOPMENT_KEY, DOWN, FIRE, Figure, LEFT, PROTOCOL_ID, RATE, RIGHT, SLOTS, TICK, UP, channels,
+    figure, figures, metres, sample,
+};
+use slipgate::client::{Client, Clock, ConnectToken, Event, Inbox, Pace};
+use slipgate::sync::{
+    InputClock, InputLog, InputReport, Keys, MAX_INPUT_BYTES, MAX_SAVES, ObjectId, PlayoutClock, PlayoutSamples,
+    PredictOrder, Predictor, Replica, ReplicaChange,
+};
+use slipgate_token_issuer::{Issuer, Key, Limits, TokenRequest, system_entropy, wall_clock};
+
+/// Assumptions about the path until reports of the server arrive.
+const FIRST_ROUND_TRIP: Duration = Duration::from_millis(100);
+const FIRST_JITTER: Duration = Duration::from_millis(20);
+/// Ticks without an input, after a pause of this machine, beyond which the client starts again at the present.
+const MAX_GAP: u32 = 30;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    tracing_subscriber::fmt::init();
+    let id = std::env::args().nth(1).ok_or("usage: arena_client ID")?.parse()?;
+    let mut player = Player::join(ADDRESS.parse()?, id)?;
+    let mut score = 0;
+    loop {
+        player.keys = player.bot();
+        player.turn();
+        if let Some(reason) = player.client.close_reason() {
+            println!("{reason}");
+            return Ok(());
+        }
+        // The server decides what a shot hits.
+        if let Some(own) = player.own_at_server().filter(|own| own.score != score) {
+            score = own.score;
+            println!("{score} hits, and {} corrections so far", player.corrections);
+        }
+    }
+}
+
+/// Mints a connect token, which the backend of a real game does: the key must not be in the client.
+fn mint(server: SocketAddr, id: u64) -> Result<ConnectToken, Box<dyn Error>> {
+    let issuer = Issuer::new(PROTOCOL_ID, Key::from(DEVELOPMENT_KEY).into(), &[server], Limits::default())?;
+    Ok(issuer.mint(&TokenRequest::new(id), wall_clock(), &mut system_entropy()?)?.token)
+}
+
+/// The own figure, simulated ahead of the server.
+struct Prediction {
+    predictor: Predictor,
+    figure: Figure,
+    saves: [Figure; MAX_SAVES],
+    /// The server's figure, if it differs from the save of its tick.
+    truth: Figure,
+}
+
+impl Prediction {
+    fn start(tick: u32, figure: Figure) -> Self {
+        Self { predictor: Predictor::new(tick), figure, saves: [figure; MAX_SAVES], truth: figure }
+    }
+
+    /// Compares the server's figure with the one that was predicted for this tick.
+    fn check(&mut self, tick: u32, truth: Figure) {
+        let is_wrong = self.saves.get(tick as usize % MAX_SAVES).is_some_and(|own| *own != truth);
+        if is_wrong && self.predictor.correct(tick) {
+            self.truth = truth;
+        }
+    }
+
+    /// Obeys the orders of a frame.
+    #[allow(clippy::indexing_slicing, reason = "the number of a save is below MAX_SAVES")]
+    fn advance(&mut self) {
+        self.predictor.on_frame();
+        while let Some(order) = self.predictor.order() {
+            match order {
+                PredictOrder::Restore { save } => self.figure = self.saves[save],
+                PredictOrder::Correct { .. } => self.figure = self.truth,
+                PredictOrder::Save { save } => self.saves[save] = self.figure,
+                // A game plays sounds only if the tick is not repeated.
+                PredictOrder::Step { keys, .. } => self.figure.step(keys),
+            }
+            self.predictor.obeyed();
+        }
+    }
+}
+
+pub(crate) struct Player {
+    pub(crate) client: Client,
+    inbox: Inbox,
+    clock: Clock,
+    pace: Pace,
+    channels: Channels,
+    slot: Option<ObjectId>,
+    replica: Replica,
+    playout: PlayoutClock,
+    samples: PlayoutSamples,
+    /// The lives of each figure in its newest sample.
+    lives: [i32; SLOTS as usize],
+    input_clock: InputClock,
+    log: InputLog,
+    prediction: Option<Prediction>,
+    /// The newest tick with an input.
+    made: Option<u32>,
+    /// The keys that are pressed now.
+    pub(crate) keys: Keys,
+    /// Corrections of the own figure so far.
+    pub(crate) corrections: u64,
+}
+
+impl Player {
+    pub(crate) fn join(server: SocketAddr, id: u64) -> Result<Self, Box<dyn Error>> {
+        let (clock, (channels, traffic)) = (Clock::start(), channels()?);
+        let mut client = Client::new()?.with_traffic(traffic)?;
+        client.connect(mint(server, id)?, clock.now())?;
+        Ok(Self {
+            client,
+            inbox: Inbox::default(),
+            clock,
+            pace: Pace::new(clock, TICK),
+            channels,
+            slot: None,
+            replica: Replica::new(figures().0, SLOTS),
+            playout: PlayoutClock::new(RATE),
+            samples: PlayoutSamples::new(SLOTS, RATE),
+            lives: [0; SLOTS as usize],
+            input_clock: InputClock::new(RATE.per_second),
+            log: InputLog::new(),
+            prediction: None,
+            made: None,
+            keys: 0,
+            corrections: 0,
+        })
+    }
+
+    /// Handles what has arrived, plays a frame if one is due, and sleeps until more happens.
+    pub(crate) fn turn(&mut self) {
+        let now = self.clock.now();
+        self.client.begin_turn(now);
+        let mut messages = Vec::new();
+        while let Some(event) = self.inbox.next(&mut self.client) {
+            match event {
+                Event::Connected { client_index, .. } => self.slot = Some(ObjectId(client_index.0 as u16)),
+                Event::Message { bytes, times, .. } => messages.push((bytes.to_vec(), times.arrived.since_start())),
+                _ => {}
+            }
+        }
+        for (message, at) in messages {
+            // A refused message is a reason to ask the server for `resync`; a server of ours sends none.
+            let _ = self.read(&message, at);
+        }
+        if self.pace.is_tick(now.monotonic) {
+            self.frame(now.monotonic.since_start());
+            self.client.end_turn();
+        } else {
+            self.client.flush();
+        }
+        self.pace.rest(&mut self.client);
+    }
+
+    /// Reads a message of the server: the tick, the report of our inputs, and states.
+    fn read(&mut self, message: &[u8], at: Duration) -> Option<()> {
+        let (tick, mut rest) = message.split_first_chunk()?;
+        let tick = u32::from_le_bytes(*tick);
+        self.input_clock.set(tick, FIRST_ROUND_TRIP, FIRST_JITTER, at);
+        let (has_report, behind) = rest.split_first()?;
+        rest = behind;
+        if *has_report == 1 {
+            let (report, behind) = rest.split_first_chunk()?;
+            rest = behind;
+            let report = InputReport::from_bytes(*report);
+            self.log.on_confirmed(report.newest);
+            self.input_clock.on_report(report);
+        }
+        self.playout.on_state(tick, at);
+        if !rest.is_empty() {
+            self.replica.read(rest).ok()?;
+        }
+        while let Some(change) = self.replica.poll() {
+            match change {
+                ReplicaChange::Gone { id, .. } => self.samples.remove(id),
+                ReplicaChange::Appeared { id, .. } | ReplicaChange::Updated { id } => self.update(id),
+            }
+        }
+        Some(())
+    }
+
+    fn update(&mut self, id: ObjectId) {
+        let Some(object) = self.replica.object(id) else { return };
+        let (tick, Some((figure, is_at_rest))) = (object.tick(), figure(&object)) else { return };
+        if let Some(lives) = self.lives.get_mut(usize::from(id.0)) {
+            let is_teleport = std::mem::replace(lives, figure.lives) != figure.lives;
+            self.samples.add(id, sample(tick, &figure, is_at_rest, is_teleport));
+        }
+        if self.slot == Some(id) {
+            match &mut self.prediction {
+                Some(prediction) => prediction.check(tick, figure),
+                None => self.prediction = Some(Prediction::start(tick, figure)),
+            }
+        }
+    }
+
+    /// Makes the inputs that are due, predicts the own figure, and sends all inputs that the server has not confirmed.
+    fn frame(&mut self, now: Duration) {
+        self.playout.advance(now);
+        let Some(newest) = self.input_clock.advance(now) else { return };
+        let made = self.made.unwrap_or(newest.saturating_sub(1)).max(newest.saturating_sub(MAX_GAP));
+        for tick in made + 1..=newest {
+            self.log.push(tick, self.keys);
+            self.predict(tick);
+        }
+        self.made = Some(newest.max(made));
+        let seen = self.playout.tick().unwrap_or(0.0).max(0.0);
+        let mut message = newest.to_le_bytes().to_vec();
+        message.extend((seen as u32).to_le_bytes());
+        message.push((seen.fract() * 256.0) as u8);
+        let mut buf = [0; MAX_INPUT_BYTES];
+        let length = self.log.write(&mut buf);
+        message.extend(buf.iter().take(length));
+        // If it is refused, the next message repeats its inputs.
+        let _ = self.client.send_message(self.channels.inputs, &message);
+    }
+
+    fn predict(&mut self, tick: u32) {
+        let Some(prediction) = &mut self.prediction else { return };
+        let before = prediction.predictor.repeated();
+        // Ticks between the server's state and the first input had no keys of ours.
+        let first = prediction.predictor.newest() + 1;
+        let is_taken =
+            (first..tick).all(|tick| prediction.predictor.push(tick, 0)) && prediction.predictor.push(tick, self.keys);
+        prediction.advance();
+        self.corrections += u64::from(prediction.predictor.repeated() > before);
+        if !is_taken {
+            // After a pause it starts again with the next state.
+            self.prediction = None;
+        }
+    }
+
+    /// Returns the own figure as it is shown: ahead of the server.
+    pub(crate) fn own(&self) -> Option<Figure> {
+        self.prediction.as_ref().map(|prediction| prediction.figure)
+    }
+
+    /// Returns the own figure as the server has sent it.
+    pub(crate) fn own_at_server(&self) -> Option<Figure> {
+        self.replica.object(self.slot?).and_then(|object| figure(&object)).map(|(figure, _)| figure)
+    }
+
+    /// Returns where the other figures are shown now.
+    pub(crate) fn others(&self) -> impl Iterator<Item = [f32; 3]> + '_ {
+        let (tick, newest) = (self.playout.tick().unwrap_or(0.0), self.playout.newest_tick().unwrap_or(0));
+        let others = self.replica.objects().map(|object| object.id()).filter(move |id| Some(*id) != self.slot);
+        others.filter_map(move |id| self.samples.shown(id, tick, newest)).map(|(pose, _)| pose.position)
+    }
+
+    /// Returns the keys that lead to the nearest other figure, with a shot where one would hit.
+    pub(crate) fn bot(&self) -> Keys {
+        let Some(own) = self.own() else { return 0 };
+        let [x, z] = own.place.map(metres);
+        let distance = |target: &[f32; 3]| (target[0] - x).abs() + (target[2] - z).abs();
+        let nearest = self.others().min_by(|one, two| distance(one).total_cmp(&distance(two)));
+        let Some(target) = nearest else { return 0 };
+        let towards = |from: f32, to: f32, low: Keys, high: Keys| match to - from {
+            way if way < -0.3 => low,
+            way if way > 0.3 => high,
+            _ => 0,
+        };
+        let keys = towards(x, target[0], LEFT, RIGHT) | towards(z, target[2], UP, DOWN);
+        if own.hits(target) { keys | FIRE } else { keys }
+    }
+}

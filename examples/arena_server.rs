@@ -1,0 +1,234 @@
+//! The server of the arena: figures run and shoot. It simulates all of them by the inputs of their players, sends their
+//! states, and decides hits by what the player that shot has seen.
+//!
+//! ```console
+//! $ cargo run --features sync --example arena_server          # and in other terminals:
+//! $ cargo run --features sync --example arena_client -- 1
+//! $ cargo run --features sync --example arena_client -- 2
+//! ```
+
+#![allow(clippy::print_stdout, reason = "an example prints what happens")]
+
+#[allow(dead_code, reason = "each end uses a part of it")]
+mod arena;
+
+use std::error::Error;
+use std::net::SocketAddr;
+
+use arena::{
+    ADDRESS, Channels, DEVELOPMENT_KEY, FIRE, Figure, PROTOCOL_ID, RATE, SLOTS, TICK, channels, figures, sample, set,
+};
+use slipgate::server::keys::Key;
+use slipgate::server::{
+    ChannelEvent, ClientHandle, Clock, DeliveryStatus, Event, Inbox, Instant, Pace, SendOptions, Server, ServerConfig,
+    Sockets,
+};
+use slipgate::sync::{InputBuffer, ObjectId, ObjectKind, Replicator, Rewind, ViewerId};
+
+/// A message of this length leaves in one datagram.
+const MESSAGE_BYTES: usize = 1000;
+/// The ticks of which is known what their player saw.
+const VIEWS: usize = 64;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    tracing_subscriber::fmt::init();
+    let mut game = Game::start(ADDRESS.parse()?)?;
+    loop {
+        game.turn();
+    }
+}
+
+struct Player {
+    client: ClientHandle,
+    viewer: ViewerId,
+    inputs: InputBuffer,
+    /// The ticks of the last inputs, each with the tick that the player saw then.
+    views: [(u32, f64); VIEWS],
+    figure: Figure,
+    /// The figure in the state before.
+    sent: Figure,
+}
+
+impl Player {
+    fn object(&self) -> ObjectId {
+        ObjectId(self.client.slot().0 as u16)
+    }
+
+    /// Reads the message of a client, which is hostile until proven otherwise: a bad one has no effect.
+    fn read_inputs(&mut self, bytes: &[u8], now: f64) {
+        let Some(([a, b, c, d, e, f, g, h, fraction], inputs)) = bytes.split_first_chunk() else { return };
+        let tick = u32::from_le_bytes([*a, *b, *c, *d]);
+        let seen = f64::from(u32::from_le_bytes([*e, *f, *g, *h])) + f64::from(*fraction) / 256.0;
+        if self.inputs.read(inputs, now).is_ok()
+            && let Some(view) = self.views.get_mut(tick as usize % VIEWS)
+        {
+            *view = (tick, seen);
+        }
+    }
+
+    /// Returns the tick that the player saw when it made the input of a tick; the present one if that is not known.
+    fn seen_at(&self, tick: u32) -> f64 {
+        let view = self.views.get(tick as usize % VIEWS);
+        view.filter(|(of, _)| *of == tick).map_or(f64::from(tick), |(_, seen)| *seen)
+    }
+}
+
+pub(crate) struct Game {
+    pub(crate) server: Server,
+    inbox: Inbox,
+    clock: Clock,
+    pace: Pace,
+    channels: Channels,
+    kind: ObjectKind,
+    replicator: Replicator,
+    rewind: Rewind,
+    players: Vec<Player>,
+    tick: u32,
+    ticked_at: Instant,
+}
+
+impl Game {
+    pub(crate) fn start(address: SocketAddr) -> Result<Self, Box<dyn Error>> {
+        let sockets = Sockets::bind(&[address])?;
+        let addresses = sockets.local_addresses();
+        Self::with_addresses(sockets, &addresses)
+    }
+
+    /// Starts with the addresses that clients dial, if these are others: those of a proxy, for example.
+    pub(crate) fn with_addresses(sockets: Sockets, addresses: &[SocketAddr]) -> Result<Self, Box<dyn Error>> {
+        let (clock, (channels, traffic), (schema, kind)) = (Clock::start(), channels()?, figures());
+        let config = ServerConfig::new(PROTOCOL_ID, SLOTS.into(), addresses);
+        let keys = Key::from(DEVELOPMENT_KEY).into();
+        Ok(Self {
+            server: Server::new(sockets, config, keys, clock.now())?.with_traffic(traffic)?,
+            inbox: Inbox::default(),
+            clock,
+            pace: Pace::new(clock, TICK),
+            channels,
+            kind,
+            replicator: Replicator::new(schema, SLOTS, SLOTS),
+            rewind: Rewind::new(SLOTS, RATE),
+            players: Vec::new(),
+            tick: 0,
+            ticked_at: clock.monotonic(),
+        })
+    }
+
+    /// Handles what has arrived, advances the game if a tick is due, and sleeps until more happens.
+    pub(crate) fn turn(&mut self) {
+        let now = self.clock.now();
+        self.server.begin_turn(now);
+        // The tick of this moment with its fraction, by which inputs are early or late.
+        let passed = now.monotonic.since(self.ticked_at).as_secs_f64() * f64::from(RATE.per_second);
+        let present = f64::from(self.tick) + passed.min(1.0);
+        while let Some(event) = self.inbox.next(&mut self.server) {
+            match event {
+                Event::Connected { client, .. } => join(&mut self.replicator, &mut self.players, client, self.kind),
+                Event::Disconnected { client, .. } => {
+                    leave(&mut self.replicator, &mut self.rewind, &mut self.players, client);
+                }
+                Event::Message { client, channel, bytes, .. } if channel == self.channels.inputs => {
+                    let player = self.players.iter_mut().find(|player| player.client == client);
+                    player.into_iter().for_each(|player| player.read_inputs(bytes, present));
+                }
+                Event::Channel { client, event: ChannelEvent::Receipt { tag, status, .. } } => {
+                    let Some(player) = self.players.iter().find(|player| player.client == client) else { continue };
+                    match status {
+                        DeliveryStatus::Arrived | DeliveryStatus::ArrivedLate => {
+                            self.replicator.on_acknowledged(player.viewer, tag);
+                        }
+                        _ => self.replicator.on_lost(player.viewer, tag),
+                    }
+                }
+                _ => {}
+            }
+        }
+        if self.pace.is_tick(now.monotonic) {
+            self.ticked_at = now.monotonic;
+            self.advance();
+            self.server.end_turn();
+        } else {
+            self.server.flush();
+        }
+        self.pace.rest(&mut self.server);
+    }
+
+    fn advance(&mut self) {
+        self.tick += 1;
+        let mut shots = Vec::new();
+        for player in &mut self.players {
+            let keys = player.inputs.keys(self.tick).keys;
+            player.figure.step(keys);
+            if keys & FIRE != 0 {
+                shots.push((player.object(), player.figure, player.seen_at(self.tick)));
+            }
+        }
+        shots.into_iter().for_each(|(shooter, figure, seen)| self.shoot(shooter, figure, seen));
+        if self.tick.is_multiple_of(RATE.between_states) {
+            self.send();
+        }
+    }
+
+    /// Decides a shot by what its player saw: each other figure is put back to where it was on that screen.
+    fn shoot(&mut self, shooter: ObjectId, figure: Figure, seen: f64) {
+        let (rewind, now) = (&self.rewind, self.tick);
+        let is_hit = |target: ObjectId| rewind.at(target, seen, now).is_some_and(|pose| figure.hits(pose.position));
+        let targets = self.players.iter_mut().filter(|player| player.object() != shooter);
+        let Some(target) = targets.into_iter().find(|player| is_hit(player.object())) else { return };
+        let Figure { score, lives, .. } = target.figure;
+        target.figure = Figure::start(target.object().0, score, lives + 1);
+        let (hit, own) = (target.object().0, self.players.iter_mut().find(|player| player.object() == shooter));
+        own.into_iter().for_each(|player| player.figure.score += 1);
+        println!("player {} hits player {hit}", shooter.0);
+    }
+
+    /// Sends each client what it lacks of the state of this tick.
+    fn send(&mut self) {
+        for player in &mut self.players {
+            let (id, figure) = (player.object(), player.figure);
+            let is_at_rest = figure.place == player.sent.place;
+            let is_teleport = figure.lives != player.sent.lives;
+            if let Some(object) = self.replicator.object(id) {
+                set(object, &figure, is_at_rest).expect("the fields of a figure");
+            }
+            self.rewind.add(id, sample(self.tick, &figure, is_at_rest, is_teleport));
+            player.sent = figure;
+        }
+        self.replicator.commit(self.tick).expect("ticks increase");
+        for player in &mut self.players {
+            let Some(mut client) = self.server.client(player.client) else { continue };
+            let report = player.inputs.report();
+            let mut message = self.tick.to_le_bytes().to_vec();
+            message.push(u8::from(report.is_some()));
+            message.extend(report.iter().flat_map(|report| report.to_bytes()));
+            let mut buf = [0; MESSAGE_BYTES];
+            let written = self.replicator.write(player.viewer, &mut buf);
+            message.extend(buf.iter().take(written.map_or(0, |written| written.bytes)));
+            let options = SendOptions::default();
+            let options = written.map_or(options, |written| options.receipt(written.tag));
+            let is_sent = client.send_message_with(self.channels.state, &message, options).is_ok();
+            if let Some(written) = written.filter(|_| !is_sent) {
+                self.replicator.on_lost(player.viewer, written.tag);
+            }
+        }
+    }
+}
+
+fn join(replicator: &mut Replicator, players: &mut Vec<Player>, client: ClientHandle, kind: ObjectKind) {
+    let viewer = replicator.add_viewer().expect("as many as the server has slots");
+    let slot = client.slot().0 as u16;
+    let figure = Figure::start(slot, 0, 0);
+    replicator.spawn(ObjectId(slot), kind).map(drop).expect("the slot was free");
+    let (inputs, views) = (InputBuffer::new(FIRE), [(0, 0.0); VIEWS]);
+    players.push(Player { client, viewer, inputs, views, figure, sent: figure });
+    println!("player {slot} joins");
+}
+
+fn leave(replicator: &mut Replicator, rewind: &mut Rewind, players: &mut Vec<Player>, client: ClientHandle) {
+    let Some(index) = players.iter().position(|player| player.client == client) else { return };
+    let player = players.swap_remove(index);
+    replicator.despawn(player.object());
+    replicator.remove_viewer(player.viewer);
+    rewind.remove(player.object());
+    println!("player {} leaves", player.object().0);
+}

@@ -1,0 +1,132 @@
+//! The arena from the folder `examples`: its server, two clients, and a path with delay, jitter and losses.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use slipgate::server::Sockets;
+use slipgate_os::clock::Clock;
+use slipgate_sim::proxy::{Proxy, ProxySettings};
+use slipgate_sim::{Conditions, Loss, Order, Share};
+
+use super::arena_client::Player;
+use super::arena_server::Game;
+
+const MAX_TIME: Duration = Duration::from_secs(30);
+const LEFT: u32 = 4;
+const RIGHT: u32 = 8;
+
+/// A thread that runs until it is dropped.
+struct Running(Arc<AtomicBool>, Option<JoinHandle<()>>);
+
+impl Running {
+    fn start(mut turn: impl FnMut() + Send + 'static) -> Self {
+        let stop = Arc::<AtomicBool>::default();
+        let stopped = Arc::clone(&stop);
+        let run = move || {
+            while !stopped.load(Ordering::Relaxed) {
+                turn();
+            }
+        };
+        Self(stop, Some(std::thread::spawn(run)))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+        let result = self.1.take().map_or(Ok(()), JoinHandle::join);
+        assert!(result.is_ok() || std::thread::panicking(), "the thread panicked");
+    }
+}
+
+/// Starts a server behind a proxy with 40 to 50 ms each way. Returns the address for clients.
+fn start(loss: f64) -> (SocketAddr, [Running; 2]) {
+    let sockets = Sockets::bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
+    let conditions = Conditions {
+        latency: Duration::from_millis(40),
+        jitter: Duration::from_millis(10),
+        order: Order::Free,
+        loss: Loss::Random(Share::percent(loss)),
+        ..Conditions::perfect()
+    };
+    let server = sockets.local_addresses()[0];
+    let settings = ProxySettings::new("127.0.0.1:0".parse().unwrap(), server, 1);
+    let mut proxy = Proxy::bind(ProxySettings { up: conditions, down: conditions, ..settings }).unwrap();
+    let (address, clock) = (proxy.local_address(), Clock::start());
+    let mut game = Game::with_addresses(sockets, &[address]).unwrap();
+    let forward = move || {
+        proxy.turn(clock.monotonic());
+        proxy.wait(Duration::from_millis(5), clock.monotonic()).unwrap();
+    };
+    (address, [Running::start(move || game.turn()), Running::start(forward)])
+}
+
+/// Runs two clients, each in its own thread's place by turns, until something has happened.
+fn run_until(players: &mut [Player; 2], what: &str, mut happened: impl FnMut(&[Player; 2]) -> bool) {
+    let start = Instant::now();
+    while !happened(players) {
+        assert!(start.elapsed() < MAX_TIME, "{what}: {:?}", players.each_ref().map(Player::own));
+        players.iter_mut().for_each(Player::turn);
+    }
+}
+
+fn join(address: SocketAddr) -> [Player; 2] {
+    let mut players = [1, 2].map(|id| Player::join(address, id).unwrap());
+    run_until(&mut players, "both predict themselves and see the other", |players| {
+        players.iter().all(|player| player.own().is_some() && player.others().count() == 1)
+    });
+    players
+}
+
+#[test]
+fn own_figure_moves_at_once_and_is_where_the_server_has_it() {
+    let (address, _running) = start(5.0);
+    let mut players = join(address);
+    for keys in [RIGHT, LEFT, 0] {
+        let before = players[0].own().unwrap();
+        players[0].keys = keys;
+        let start = Instant::now();
+        run_until(&mut players, "frames", |_| start.elapsed() > Duration::from_millis(60));
+        // The server has not seen the key yet: the path takes 40 ms, and its reply as long.
+        let way = players[0].own().unwrap().place[0] - before.place[0];
+        let expected = if keys == RIGHT {
+            1
+        } else if keys == LEFT {
+            -1
+        } else {
+            0
+        };
+        assert!(expected == 0 || way.signum() == expected, "{way} mm with the keys {keys}");
+        let start = Instant::now();
+        run_until(&mut players, "the figure moves", |_| start.elapsed() > Duration::from_millis(700));
+    }
+    run_until(&mut players, "both ends agree at rest", |players| players[0].own() == players[0].own_at_server());
+    let place = players[0].own().unwrap().place;
+    run_until(&mut players, "the other player sees it there", |players| {
+        players[1].others().any(|seen| (seen[0] * 1000.0 - place[0] as f32).abs() < 2.0)
+    });
+    // A lost input is repeated in time, so that little had to be corrected.
+    assert!(players[0].corrections < 20, "{} corrections", players[0].corrections);
+}
+
+#[test]
+fn bots_hit_figures_that_run_where_they_saw_them() {
+    let (address, _running) = start(5.0);
+    let mut players = join(address);
+    let start = Instant::now();
+    let mut turns = 0_u32;
+    while players[0].own().is_none_or(|own| own.score < 3) {
+        assert!(start.elapsed() < MAX_TIME, "{:?}", players.each_ref().map(Player::own));
+        turns += 1;
+        // The second figure runs to and fro at 6 m/s: without rewinding it is up to a metre beside its picture.
+        players[1].keys = if (turns / 300).is_multiple_of(2) { LEFT } else { RIGHT };
+        players[0].keys = players[0].bot();
+        players.iter_mut().for_each(Player::turn);
+    }
+    let lives = |players: &[Player; 2]| players[1].own_at_server().map_or(0, |own| own.lives);
+    run_until(&mut players, "the other one was hit as often", |players| lives(players) >= 3);
+    assert!(players.iter().all(|player| player.client.close_reason().is_none()));
+}
