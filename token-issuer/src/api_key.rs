@@ -10,6 +10,8 @@
 
 use core::fmt;
 use core::str::FromStr;
+#[cfg(feature = "http")]
+use std::sync::LazyLock;
 
 use rand::CryptoRng;
 use slipgate_netcode::crypto::digest::DigestKey;
@@ -52,7 +54,9 @@ impl ApiKey {
     pub fn digest(&self, entropy: &mut impl CryptoRng) -> ApiKeyDigest {
         let mut salt = [0; SALT_BYTES];
         entropy.fill_bytes(&mut salt);
-        ApiKeyDigest { salt, digest: hmac(&salt, self.0.as_bytes()) }
+        let key = DigestKey::from(&salt);
+        let digest = key.full(&[self.0.as_bytes()]);
+        ApiKeyDigest { salt, key, digest }
     }
 }
 
@@ -62,24 +66,28 @@ impl ApiKey {
 #[derive(Clone)]
 pub struct ApiKeyDigest {
     salt: [u8; SALT_BYTES],
+    /// The salt as a prepared key.
+    #[cfg_attr(not(any(feature = "http", test)), allow(dead_code, reason = "only the service verifies keys"))]
+    key: DigestKey,
     digest: [u8; DIGEST_BYTES],
 }
 
 impl ApiKeyDigest {
     /// Returns a digest of which no key is known. Comparing with it takes as long as with others.
     #[cfg(feature = "http")]
-    pub(crate) const fn of_no_key() -> Self {
-        Self { salt: [0; SALT_BYTES], digest: [0; DIGEST_BYTES] }
+    pub(crate) fn of_no_key() -> &'static Self {
+        static NO_KEY: LazyLock<ApiKeyDigest> = LazyLock::new(|| ApiKeyDigest::new([0; SALT_BYTES], [0; DIGEST_BYTES]));
+        &NO_KEY
+    }
+
+    fn new(salt: [u8; SALT_BYTES], digest: [u8; DIGEST_BYTES]) -> Self {
+        Self { salt, key: DigestKey::from(&salt), digest }
     }
 
     #[cfg(any(feature = "http", test))]
     pub(crate) fn accepts(&self, presented: &[u8]) -> Choice {
-        hmac(&self.salt, presented).ct_eq(&self.digest)
+        self.key.full(&[presented]).ct_eq(&self.digest)
     }
-}
-
-fn hmac(salt: &[u8; SALT_BYTES], key: &[u8]) -> [u8; DIGEST_BYTES] {
-    DigestKey::from(salt).full(&[key])
 }
 
 impl fmt::Display for ApiKeyDigest {
@@ -106,10 +114,10 @@ impl FromStr for ApiKeyDigest {
         else {
             return Err(ApiKeyError::NotADigest);
         };
-        let mut parsed = Self { salt: [0; SALT_BYTES], digest: [0; DIGEST_BYTES] };
-        hex::decode_to_slice(salt, &mut parsed.salt).map_err(|_| ApiKeyError::NotADigest)?;
-        hex::decode_to_slice(digest, &mut parsed.digest).map_err(|_| ApiKeyError::NotADigest)?;
-        Ok(parsed)
+        let (mut salt_bytes, mut digest_bytes) = ([0; SALT_BYTES], [0; DIGEST_BYTES]);
+        hex::decode_to_slice(salt, &mut salt_bytes).map_err(|_| ApiKeyError::NotADigest)?;
+        hex::decode_to_slice(digest, &mut digest_bytes).map_err(|_| ApiKeyError::NotADigest)?;
+        Ok(Self::new(salt_bytes, digest_bytes))
     }
 }
 

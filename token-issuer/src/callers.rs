@@ -9,11 +9,12 @@
 
 use core::fmt;
 use core::num::NonZeroU32;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use governor::clock::{Clock, DefaultClock};
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use prometheus_client::metrics::counter::Counter;
 use subtle::{Choice, ConditionallySelectable};
 
 use crate::api_key::{API_KEY_PREFIX, ApiKeyDigest, ApiKeyError};
@@ -71,6 +72,8 @@ pub struct Caller {
     digests: Box<[ApiKeyDigest]>,
     scopes: Scopes,
     limit: Option<DefaultDirectRateLimiter>,
+    /// The metric of its tokens, which is looked up once.
+    minted: OnceLock<Counter>,
 }
 
 impl Caller {
@@ -89,12 +92,12 @@ impl Caller {
             return Err(ApiKeyError::Secrets(digests.len()));
         }
         let limit = requests_per_minute.map(|requests| RateLimiter::direct(Quota::per_minute(requests)));
-        Ok(Self { id: id.as_str().into(), digests: digests.into(), scopes, limit })
+        Ok(Self { id: id.as_str().into(), digests: digests.into(), scopes, limit, minted: OnceLock::new() })
     }
 
     fn unnamed(number: usize, digest: ApiKeyDigest) -> Self {
         let id = number.to_string().into();
-        Self { id, digests: Box::new([digest]), scopes: Scopes::default(), limit: None }
+        Self { id, digests: Box::new([digest]), scopes: Scopes::default(), limit: None, minted: OnceLock::new() }
     }
 
     /// Returns the key's id, which logs and metrics show. For a key without a name it is the position of its digest in
@@ -108,6 +111,11 @@ impl Caller {
     #[must_use]
     pub const fn scopes(&self) -> &Scopes {
         &self.scopes
+    }
+
+    /// Returns the metric of the key's tokens, which `find` looks up at the first token.
+    pub(crate) fn minted(&self, find: impl FnOnce() -> Counter) -> &Counter {
+        self.minted.get_or_init(find)
     }
 
     /// Counts a request, or returns how long to wait for the next one.
@@ -192,7 +200,7 @@ impl ApiKeys {
     fn verify_named(&self, caller: Option<&Arc<Caller>>, secret: &[u8]) -> bool {
         let no_key = ApiKeyDigest::of_no_key();
         let digests: &[ApiKeyDigest] = caller.map_or(&[], |caller| &caller.digests);
-        let accepted = (0..MAX_SECRETS).map(|index| digests.get(index).unwrap_or(&no_key).accepts(secret));
+        let accepted = (0..MAX_SECRETS).map(|index| digests.get(index).unwrap_or(no_key).accepts(secret));
         bool::from(accepted.fold(Choice::from(0), |found, one| found | one))
     }
 

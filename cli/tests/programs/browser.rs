@@ -27,6 +27,8 @@ pub(crate) struct Browser {
     child: Child,
     socket: WebSocket<MaybeTlsStream<TcpStream>>,
     requests: u64,
+    /// The events that came before the last response.
+    events: Vec<Value>,
 }
 
 impl Browser {
@@ -47,7 +49,7 @@ impl Browser {
         std::thread::spawn(move || lines.count());
         let host = line.split("ws://").nth(1).unwrap().split('/').next().unwrap().to_owned();
         let (socket, _) = tungstenite::connect(page_socket(&host, url)).unwrap();
-        Some(Self { child, socket, requests: 0 })
+        Some(Self { child, socket, requests: 0, events: Vec::new() })
     }
 
     /// Calls a method of the DevTools protocol and returns its result.
@@ -61,6 +63,7 @@ impl Browser {
             if response["id"] == self.requests {
                 return response["result"].clone();
             }
+            self.events.push(response);
         }
     }
 
@@ -81,6 +84,19 @@ impl Browser {
     pub(crate) fn text(&mut self, id: &str) -> String {
         let value = self.evaluate(&format!("document.getElementById({id:?})?.textContent"));
         value.as_str().unwrap_or("").into()
+    }
+
+    /// Returns the warnings and errors of the browser since the last call, such as blocked resources.
+    #[cfg(unix)]
+    pub(crate) fn problems(&mut self) -> Vec<Value> {
+        self.call("Log.enable", &json!({}));
+        // The entries precede the next response.
+        self.call("Runtime.evaluate", &json!({"expression": "0"}));
+        let events = std::mem::take(&mut self.events).into_iter();
+        events
+            .filter(|event| event["method"] == "Log.entryAdded")
+            .map(|event| event["params"]["entry"].clone())
+            .collect()
     }
 
     /// Waits until the text of an element meets a condition.

@@ -20,32 +20,52 @@ pub(super) struct Authorized {
     pub(super) current: Arc<Current>,
 }
 
+/// Why a request is not authorized.
+pub(super) enum Unauthorized {
+    /// It has no valid key.
+    Key(ApiError),
+    /// Its key has had its requests of this minute.
+    Limit(Authorized, ApiError),
+}
+
+/// Checks the API key of a request and counts the request.
+pub(super) fn authorize(
+    service: &TokenService,
+    headers: &HeaderMap,
+    connection: Option<&ConnectionState>,
+) -> Result<Authorized, Unauthorized> {
+    let current = service.current();
+    let presented = single_value(headers, &AUTHORIZATION).and_then(bearer);
+    // A request without a key takes as long as one with a wrong key.
+    let Some(caller) = current.api_keys.find(presented.unwrap_or_default()) else {
+        return Err(Unauthorized::Key(refuse(service, connection)));
+    };
+    if let Some(connection) = connection {
+        connection.authenticate();
+    }
+    let authorized = Authorized { caller, current };
+    match authorized.caller.count_request() {
+        Ok(()) => Ok(authorized),
+        Err(wait) => Err(Unauthorized::Limit(authorized, ApiError::too_many_requests(wait))),
+    }
+}
+
 /// Authorization precedes all other checks, which an unauthorized caller must not probe.
 impl FromRequestParts<TokenService> for Authorized {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, service: &TokenService) -> Result<Self, Response> {
-        let current = service.current();
-        let presented = single_value(&parts.headers, &AUTHORIZATION).and_then(bearer);
         let connection = parts.extensions.get::<Arc<ConnectionState>>();
-        // A request without a key takes as long as one with a wrong key.
-        let Some(caller) = current.api_keys.find(presented.unwrap_or_default()) else {
-            return Err(refuse(service, connection).into_response());
-        };
-        if let Some(connection) = connection {
-            connection.authenticate();
-        }
-        let authorized = Self { caller, current };
-        match authorized.caller.count_request() {
-            Ok(()) => Ok(authorized),
-            Err(wait) => Err(with_caller(Err::<(), _>(ApiError::too_many_requests(wait)), &authorized)),
-        }
+        authorize(service, &parts.headers, connection.map(AsRef::as_ref)).map_err(|refused| match refused {
+            Unauthorized::Key(error) => error.into_response(),
+            Unauthorized::Limit(authorized, error) => with_caller(Err::<(), _>(error), &authorized),
+        })
     }
 }
 
 /// Returns the refusal of a request without a valid key. An address that repeats such requests has to wait.
-fn refuse(service: &TokenService, connection: Option<&Arc<ConnectionState>>) -> ApiError {
-    let peer = connection.and_then(|connection| connection.peer());
+fn refuse(service: &TokenService, connection: Option<&ConnectionState>) -> ApiError {
+    let peer = connection.and_then(ConnectionState::peer);
     if let Some(Err(wait)) = peer.map(|peer| service.count_wrong_key(peer.into())) {
         return ApiError::too_many_requests(wait);
     }

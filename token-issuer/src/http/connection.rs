@@ -13,22 +13,21 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::response::Response;
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
-use hyper::service::{Service, service_fn};
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::HttpLimits;
+use super::answer::closing;
 use super::connection_io::ConnectionIo;
 use super::connection_state::{ConnectionState, RequestTiming};
-use super::guard::closing;
+use super::guard::GuardedService;
 use super::listener::AcceptedStream;
 use super::peer::ConnectionSource;
 use super::turns::{StrangerTurn, Turns};
@@ -42,7 +41,7 @@ const PIPELINE_PAUSE: Duration = Duration::from_secs(1);
 /// An accepted connection.
 pub(super) struct HttpConnection {
     pub(super) source: ConnectionSource,
-    pub(super) router: Router,
+    pub(super) guarded: GuardedService,
     pub(super) turns: Turns,
     pub(super) state: Arc<ConnectionState>,
     pub(super) limits: HttpLimits,
@@ -106,8 +105,8 @@ impl HttpConnection {
         io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
         turn: Option<StrangerTurn>,
     ) {
-        let router = TowerToHyperService::new(self.router.clone());
-        let respond = service_fn(|request| respond(request, &router, Arc::clone(&self.state)));
+        let (guarded, state) = (&self.guarded, &self.state);
+        let respond = service_fn(|request| respond(request, guarded, Arc::clone(state)));
         let served = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(self.limits.header_timeout)
@@ -154,8 +153,8 @@ async fn during_first_poll<F: Future>(future: F, mut turn: Option<StrangerTurn>)
 
 /// Responds to a request. The connection stays open if its client has authenticated and waits for its responses.
 async fn respond(
-    mut request: Request<Incoming>,
-    router: &TowerToHyperService<Router>,
+    request: Request<Incoming>,
+    guarded: &GuardedService,
     state: Arc<ConnectionState>,
 ) -> Result<Response, Infallible> {
     let arrival = state.arrival();
@@ -163,8 +162,7 @@ async fn respond(
         sleep(PIPELINE_PAUSE).await;
     }
     state.on_head(Instant::now());
-    request.extensions_mut().insert(Arc::clone(&state));
-    let response = router.call(request).await?;
+    let response = guarded.respond(request, Arc::clone(&state)).await;
     state.on_response(Instant::now());
     let is_kept = state.is_authenticated() && arrival == RequestTiming::AfterResponse;
     Ok(if is_kept { response } else { closing(response) })

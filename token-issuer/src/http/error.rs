@@ -175,6 +175,12 @@ impl ApiError {
         Self { code, message: message.into(), field: Some(field.into()), header: None }
     }
 
+    /// Returns the refusal of a method that a path does not have.
+    pub(super) fn method_not_allowed() -> Self {
+        let message = "method not allowed; the Allow header lists the methods of this path";
+        Self::new(ErrorCode::MethodNotAllowed, message)
+    }
+
     /// Returns the refusal of a client id that has to wait this long for its next token.
     pub(super) fn too_many_tokens(wait: Duration) -> Self {
         let seconds = whole_seconds(wait);

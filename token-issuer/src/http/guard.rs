@@ -2,90 +2,145 @@
 //!
 //! The body is read before any check. A client that is refused while it still sends would see a reset connection
 //! instead of the response. The routes interpret the body.
+//!
+//! DECISION: requests for tokens do not pass through the router of axum. Its layers copied the headers and the state of
+//! the service for each request.
 
 use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
-use axum::http::header::{CACHE_CONTROL, CONNECTION, HOST, X_CONTENT_TYPE_OPTIONS};
+use axum::http::header::{CACHE_CONTROL, HOST, X_CONTENT_TYPE_OPTIONS};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use http_body_util::BodyExt;
-use hyper::body::Body as _;
+use axum::{Router, middleware};
+use hyper::service::Service;
+use hyper_util::service::TowerToHyperService;
 use tokio::time::Instant;
 
 use super::TokenService;
+use super::answer::{Answer, closing};
 use super::connection_state::ConnectionState;
-use super::error::{ApiError, ErrorCode};
-use super::request_id::REQUEST_ID;
-use crate::callers::Caller;
+use super::error::{ApiError, ErrorCode, RefusedWith};
+use super::request_body::{RequestBody, read_body};
+use super::request_id::{REQUEST_ID, RequestId};
+use super::routes::{TOKENS, routes};
+use super::tokens::create_token;
 
-/// The maximum size of a request's body, in bytes. The largest valid request has about 2,100.
-pub const MAX_BODY_BYTES: usize = 4096;
-/// The number of bytes that are read and discarded of a body that is too long, before the connection is closed.
-pub const DRAIN_BYTES: usize = 65_536;
-
-/// The result of reading a request's body.
+/// The service behind its own HTTP server.
 #[derive(Clone)]
-pub(super) enum RequestBody {
-    /// The complete body, of at most [`MAX_BODY_BYTES`] bytes.
-    Complete(Bytes),
-    /// A longer body, which was read to its end.
-    TooLong,
-    /// A body that is longer than [`DRAIN_BYTES`], or is announced to be. Its rest was not read.
-    Unread,
-    /// An incomplete body or invalid HTTP.
-    Broken,
+pub(super) struct GuardedService {
+    service: TokenService,
+    routes: TowerToHyperService<Router>,
 }
 
-impl RequestBody {
-    /// Returns the body, or the error response.
-    pub(super) fn complete(self) -> Result<Bytes, ApiError> {
-        match self {
-            Self::Complete(bytes) => Ok(bytes),
-            Self::TooLong | Self::Unread => {
-                Err(ApiError::new(ErrorCode::BodyTooLarge, format!("the body is longer than {MAX_BODY_BYTES} bytes")))
-            }
-            Self::Broken => Err(ApiError::new(ErrorCode::MalformedBody, "the body is incomplete")),
-        }
+impl GuardedService {
+    pub(super) fn new(service: TokenService) -> Self {
+        let routes = TowerToHyperService::new(routes(service.clone()));
+        Self { service, routes }
+    }
+
+    /// Responds to a request of this connection.
+    pub(super) async fn respond<B>(&self, request: Request<B>, connection: Arc<ConnectionState>) -> Response
+    where
+        B: hyper::body::Body<Data = Bytes> + Unpin,
+    {
+        let others = async |request| {
+            let Ok(response) = self.routes.call(request).await;
+            response
+        };
+        handle(&self.service, request, Some(connection), others).await
     }
 }
 
+/// Returns the service as an axum router, for an existing HTTP server.
+///
+/// It includes the request timeout, the body limit and the headers. The HTTP server must limit the number of
+/// connections and their time, as [`serve`](super::serve()) does.
+pub fn router(service: TokenService) -> Router {
+    routes(service.clone()).layer(middleware::from_fn_with_state(service, guard))
+}
+
+/// Does the same as [`GuardedService`], as a layer of a router.
+async fn guard(State(service): State<TokenService>, request: Request, next: Next) -> Response {
+    handle(&service, request, None, async |request| next.run(request).await).await
+}
+
 /// Handles one request within its limits, adds the headers of each response, and reports a refusal.
-pub(super) async fn guard(State(service): State<TokenService>, mut request: Request, next: Next) -> Response {
+async fn handle<B>(
+    service: &TokenService,
+    request: Request<B>,
+    connection: Option<Arc<ConnectionState>>,
+    others: impl AsyncFnOnce(Request) -> Response,
+) -> Response
+where
+    B: hyper::body::Body<Data = Bytes> + Unpin,
+{
     let begin = Instant::now();
     let request_id = service.observer.request_id(request.headers());
-    let peer = request.extensions().get::<Arc<ConnectionState>>().and_then(|connection| connection.peer());
-    request.extensions_mut().insert(request_id.clone());
-    let host = check_host(request.headers(), service.hosts.as_deref());
-    let respond = respond(request, next, host);
-    let response = tokio::time::timeout(service.limits.request_timeout, respond).await;
-    let mut response = response.unwrap_or_else(|_| closing(too_slow().into_response()));
+    let peer = connection.as_ref().and_then(|connection| connection.peer());
+    let respond = respond(service, request, connection, &request_id, others);
+    let answer = tokio::time::timeout(service.limits.request_timeout, respond).await;
+    let Answer { mut response, caller } = answer.unwrap_or_else(|_| closing(too_slow().into_response()).into());
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(REQUEST_ID, request_id.to_header());
-    service.observer.on_response(&response, &request_id, peer);
-    let key = response.extensions().get::<Arc<Caller>>().map(|caller| caller.id());
-    service.metrics.on_response(&response, key, begin.elapsed());
+    let refused = response.extensions().get::<RefusedWith>().map(|refused| refused.0);
+    if let Some(code) = refused {
+        service.observer.on_refused(code, caller.as_deref(), &request_id, peer);
+    }
+    service.metrics.on_response(response.status(), refused, caller.as_deref(), begin.elapsed());
     response
 }
 
-async fn respond(request: Request, next: Next, host: Result<(), ApiError>) -> Response {
+async fn respond<B>(
+    service: &TokenService,
+    request: Request<B>,
+    connection: Option<Arc<ConnectionState>>,
+    request_id: &RequestId,
+    others: impl AsyncFnOnce(Request) -> Response,
+) -> Answer
+where
+    B: hyper::body::Body<Data = Bytes> + Unpin,
+{
     let (mut parts, body) = request.into_parts();
     let body = read_body(body).await;
-    if let Some(connection) = parts.extensions.get::<Arc<ConnectionState>>() {
+    if let Some(connection) = &connection {
         connection.on_body(Instant::now());
     }
     // The unread rest of a body would be parsed as the next request.
     let was_read_to_end = matches!(body, RequestBody::Complete(_) | RequestBody::TooLong);
-    parts.extensions.insert(body);
-    let response = match host {
-        Ok(()) => next.run(Request::from_parts(parts, Body::empty())).await,
-        Err(error) => error.into_response(),
+    let mut answer: Answer = match check_host(&parts.headers, service.hosts.as_deref()) {
+        Err(error) => error.into_response().into(),
+        Ok(()) if parts.uri.path() == TOKENS => {
+            create_token(service, &parts, body, connection.as_deref(), request_id).await
+        }
+        Ok(()) => {
+            add_extensions(&mut parts, body, connection, request_id);
+            others(Request::from_parts(parts, Body::empty())).await.into()
+        }
     };
-    if was_read_to_end { response } else { closing(response) }
+    if !was_read_to_end {
+        answer.response = closing(answer.response);
+    }
+    answer
+}
+
+/// Adds what the other routes take from the request.
+fn add_extensions(
+    parts: &mut Parts,
+    body: RequestBody,
+    connection: Option<Arc<ConnectionState>>,
+    request_id: &RequestId,
+) {
+    parts.extensions.insert(body);
+    parts.extensions.insert(request_id.clone());
+    if let Some(connection) = connection {
+        parts.extensions.insert(connection);
+    }
 }
 
 /// Refuses a request with no `Host`, with two, or with another than the configured names. A proxy that forwards
@@ -110,33 +165,8 @@ fn is_host(value: &str, name: &str) -> bool {
     host.eq_ignore_ascii_case(name) && port.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-async fn read_body(mut body: Body) -> RequestBody {
-    if body.size_hint().lower() > DRAIN_BYTES as u64 {
-        return RequestBody::Unread;
-    }
-    let (mut kept, mut seen) = (Vec::new(), 0_usize);
-    while let Some(frame) = body.frame().await {
-        let Ok(frame) = frame else { return RequestBody::Broken };
-        let Some(data) = frame.data_ref() else { continue };
-        seen = seen.saturating_add(data.len());
-        if seen > DRAIN_BYTES {
-            return RequestBody::Unread;
-        }
-        if seen <= MAX_BODY_BYTES {
-            kept.extend_from_slice(data);
-        }
-    }
-    if seen > MAX_BODY_BYTES { RequestBody::TooLong } else { RequestBody::Complete(kept.into()) }
-}
-
 fn too_slow() -> ApiError {
     ApiError::new(ErrorCode::RequestTimeout, "the request took too long")
-}
-
-/// Marks the response as the last one of its connection.
-pub(super) fn closing(mut response: Response) -> Response {
-    response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-    response
 }
 
 #[cfg(test)]

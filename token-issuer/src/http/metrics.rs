@@ -5,7 +5,7 @@
 use core::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use axum::response::Response;
+use axum::http::StatusCode;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -14,7 +14,8 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry as MetricRegistry, Unit};
 
-use super::error::RefusedWith;
+use super::error::ErrorCode;
+use crate::callers::Caller;
 use crate::registry::{RegistryState, ServerStatus};
 
 /// The media type of the text.
@@ -73,17 +74,24 @@ impl Default for Metrics {
 
 impl Metrics {
     /// Counts a response, and the time of a token.
-    pub(super) fn on_response(&self, response: &Response, key: Option<&str>, time: Duration) {
-        let is_minted = response.status().as_u16() == 201;
-        let outcome = match response.extensions().get::<RefusedWith>() {
-            Some(RefusedWith(code)) => code.name(),
-            None if is_minted => "minted",
-            None => "ok",
+    pub(super) fn on_response(
+        &self,
+        status: StatusCode,
+        refused: Option<ErrorCode>,
+        caller: Option<&Caller>,
+        time: Duration,
+    ) {
+        let counter = |outcome| {
+            let key = caller.map(Caller::id).unwrap_or_default().to_owned();
+            self.requests.get_or_create_owned(&RequestLabels { outcome, key })
         };
-        let labels = RequestLabels { outcome, key: key.unwrap_or_default().to_owned() };
-        self.requests.get_or_create(&labels).inc();
-        if is_minted {
-            self.mint_time.observe(time.as_secs_f64());
+        match (refused, caller) {
+            (Some(code), _) => _ = counter(code.name()).inc(),
+            (None, Some(caller)) if status == StatusCode::CREATED => {
+                caller.minted(|| counter("minted")).inc();
+                self.mint_time.observe(time.as_secs_f64());
+            }
+            (None, _) => _ = counter("ok").inc(),
         }
     }
 

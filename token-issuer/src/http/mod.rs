@@ -10,6 +10,7 @@
 //!                        └▶ servers ─▶ registration: parsing ─▶ registry
 //! ```
 
+mod answer;
 mod authorize;
 mod connection;
 mod connection_io;
@@ -29,6 +30,7 @@ mod players;
 mod probes;
 mod registration;
 mod request;
+mod request_body;
 mod request_id;
 mod routes;
 mod serve;
@@ -52,7 +54,7 @@ use tokio::sync::Semaphore;
 pub use self::connections::MAX_CLOSING;
 pub use self::error::ErrorCode;
 pub use self::games::{Games, GamesError, MAX_GAMES};
-pub use self::guard::{DRAIN_BYTES, MAX_BODY_BYTES};
+pub use self::guard::router;
 use self::keyed_limit::KeyedLimit;
 pub use self::listener::IssuerListener;
 use self::metrics::Metrics;
@@ -61,7 +63,8 @@ use self::peer::ConnectionSource;
 use self::players::PlayerIdentity;
 pub use self::registration::REGISTRATION_FIELDS;
 pub use self::request::REQUEST_FIELDS;
-pub use self::routes::{ROUTES, router};
+pub use self::request_body::{DRAIN_BYTES, MAX_BODY_BYTES};
+pub use self::routes::ROUTES;
 pub use self::serve::serve;
 pub use self::spawn::{RunningService, spawn};
 #[cfg(feature = "tls")]

@@ -1,12 +1,11 @@
 //! What the service reports of its requests: log lines with the id of the request.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use axum::http::HeaderMap;
-use axum::response::Response;
 
-use super::error::RefusedWith;
+use super::error::ErrorCode;
 use super::line_budget::{LineBudget, LineLog};
 use super::peer::HttpPeer;
 use super::request_id::{RequestId, RequestIds};
@@ -41,10 +40,15 @@ impl Observer {
         }
     }
 
-    /// Logs a response that is a refusal.
-    pub(super) fn on_response(&self, response: &Response, request_id: &RequestId, peer: Option<HttpPeer>) {
-        let Some(RefusedWith(code)) = response.extensions().get().copied() else { return };
-        let key = response.extensions().get::<Arc<Caller>>().map(|caller| caller.id());
+    /// Logs a refusal.
+    pub(super) fn on_refused(
+        &self,
+        code: ErrorCode,
+        caller: Option<&Caller>,
+        request_id: &RequestId,
+        peer: Option<HttpPeer>,
+    ) {
+        let key = caller.map(Caller::id);
         let log = count(if key.is_some() { &self.refused_with_key } else { &self.refused_without_key });
         if let Some(requests) = log.earlier {
             tracing::info!(requests, has_key = key.is_some(), "refused further requests within a second");

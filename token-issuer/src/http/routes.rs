@@ -1,12 +1,10 @@
 //! The routes of the service.
 
-use axum::routing::{get, post, put};
-use axum::{Router, middleware};
+use axum::Router;
+use axum::routing::{get, put};
 
 use super::error::{ApiError, ErrorCode};
-use super::guard::guard;
 use super::server_events::events;
-use super::tokens::create_token;
 use super::{TokenService, probes, servers};
 
 /// Every route: its path, and its method in lower case.
@@ -26,7 +24,7 @@ pub const ROUTES: [(&str, &str); 13] = [
     (DOCS_STYLE, "get"),
 ];
 
-const TOKENS: &str = "/v1/tokens";
+pub(super) const TOKENS: &str = "/v1/tokens";
 const HEALTH: &str = "/v1/health";
 const SERVERS: &str = "/v1/servers";
 const SERVER: &str = "/v1/servers/{id}";
@@ -39,13 +37,9 @@ const DOCS: &str = "/docs";
 const DOCS_SCRIPT: &str = "/docs.js";
 const DOCS_STYLE: &str = "/docs.css";
 
-/// Returns the service as an axum router, for an existing HTTP server.
-///
-/// It includes the request timeout, the body limit and the headers. The HTTP server must limit the number of
-/// connections and their time, as [`serve`](super::serve()) does.
-pub fn router(service: TokenService) -> Router {
+/// Returns the routes behind the guard, which serves [`TOKENS`] itself.
+pub(super) fn routes(service: TokenService) -> Router {
     Router::new()
-        .route(TOKENS, post(create_token))
         .route(HEALTH, get(probes::health))
         .route(SERVERS, get(servers::list))
         .route(SERVER, put(servers::register).delete(servers::remove))
@@ -59,7 +53,6 @@ pub fn router(service: TokenService) -> Router {
         .route(DOCS_STYLE, get(probes::docs_style))
         .fallback(not_found)
         .method_not_allowed_fallback(method_not_allowed)
-        .layer(middleware::from_fn_with_state(service.clone(), guard))
         .with_state(service)
 }
 
@@ -68,5 +61,5 @@ async fn not_found() -> ApiError {
 }
 
 async fn method_not_allowed() -> ApiError {
-    ApiError::new(ErrorCode::MethodNotAllowed, "method not allowed; the Allow header lists the methods of this path")
+    ApiError::method_not_allowed()
 }

@@ -14,17 +14,17 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use tokio::sync::watch;
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep};
 
 use super::connection::HttpConnection;
 use super::connections::Connections;
+use super::guard::GuardedService;
 use super::listener::{AcceptedStream, IssuerListener};
 use super::peer::{ConnectionSource, HttpPeer};
 use super::turns::Turns;
-use super::{HttpLimits, TokenService, router};
+use super::{HttpLimits, TokenService};
 
 /// The pause after a failed accept. Without file descriptors, an immediate retry would fail again and waste CPU time.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
@@ -42,7 +42,7 @@ pub async fn serve(listener: impl Into<IssuerListener>, service: TokenService, s
     let (running, stop) = watch::channel(());
     let mut acceptor = Acceptor {
         turns: Turns::new(service.clone()),
-        router: router(service),
+        guarded: GuardedService::new(service),
         limits,
         stop,
         connections: Connections::new(limits),
@@ -66,7 +66,7 @@ pub async fn serve(listener: impl Into<IssuerListener>, service: TokenService, s
 
 /// Starts accepted connections, and closes others for them.
 struct Acceptor {
-    router: Router,
+    guarded: GuardedService,
     turns: Turns,
     limits: HttpLimits,
     /// Completes when the service stops.
@@ -99,7 +99,7 @@ impl Acceptor {
         let state = Arc::new(self.connections.new_state(Instant::now()).with_peer(peer));
         let connection = HttpConnection {
             source,
-            router: self.router.clone(),
+            guarded: self.guarded.clone(),
             turns: self.turns.clone(),
             state: Arc::clone(&state),
             limits: self.limits,

@@ -1,22 +1,26 @@
 //! `POST /v1/tokens`: the checks of a request in their order, the reservation of slots, and the response.
 
+use core::fmt::Display;
+use std::io::Write;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use axum::Extension;
-use axum::extract::State;
-use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
-use axum::response::Response;
+use axum::body::Body;
+use axum::http::header::{ALLOW, CONTENT_TYPE};
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, Method, StatusCode};
+use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde::Serialize;
 use slipgate_netcode::time::UnixMillis;
+use slipgate_netcode::wire::CONNECT_TOKEN_BYTES;
 
 use super::TokenService;
-use super::authorize::{Authorized, expect_json, expect_no_coding, require, with_caller};
+use super::answer::Answer;
+use super::authorize::{Authorized, Unauthorized, authorize, expect_json, expect_no_coding, require};
+use super::connection_state::ConnectionState;
 use super::error::{ApiError, ErrorCode};
-use super::guard::RequestBody;
 use super::request::{self, CLIENT_ID, GROUP, GroupChoice, PROTOCOL_ID, SERVER_ADDRESSES, TokenBody};
+use super::request_body::RequestBody;
 use super::request_id::RequestId;
 use crate::callers::{Caller, Permission};
 use crate::entropy::system_entropy;
@@ -26,26 +30,52 @@ use crate::registry::{RESERVATION_GRACE, ReservedServer, SlotRequest};
 /// The fields of a successful response of `POST /v1/tokens`. `server_ids` is only in responses to a group.
 pub const RESPONSE_FIELDS: [&str; 8] =
     ["token", "protocol_id", "client_id", "created", "expires", "timeout_seconds", "server_addresses", "server_ids"];
+/// The length of a token in base64.
+const BASE64_TOKEN_BYTES: usize = CONNECT_TOKEN_BYTES.div_ceil(3) * 4;
+/// Room for the other fields of most responses.
+const FACTS_BYTES: usize = 300;
 
-/// Handles `POST /v1/tokens`.
+/// Handles a request for [`TOKENS`](super::routes::TOKENS).
 pub(super) async fn create_token(
-    State(service): State<TokenService>,
-    authorized: Authorized,
-    headers: HeaderMap,
-    Extension(body): Extension<RequestBody>,
-    Extension(request_id): Extension<RequestId>,
-) -> Response {
+    service: &TokenService,
+    parts: &Parts,
+    body: RequestBody,
+    connection: Option<&ConnectionState>,
+    request_id: &RequestId,
+) -> Answer {
+    if parts.method != Method::POST {
+        return ApiError::method_not_allowed()
+            .with_header(ALLOW, HeaderValue::from_static("POST"))
+            .into_response()
+            .into();
+    }
+    let (authorized, refusal) = match authorize(service, &parts.headers, connection) {
+        Ok(authorized) => (authorized, None),
+        Err(Unauthorized::Key(error)) => return error.into_response().into(),
+        Err(Unauthorized::Limit(authorized, error)) => (authorized, Some(error)),
+    };
     let created = async {
+        if let Some(error) = refusal {
+            return Err(error);
+        }
         require(&authorized.caller, Permission::Mint)?;
         let body = body.complete()?;
-        expect_json(&headers)?;
-        expect_no_coding(&headers)?;
-        let (minted, servers) = read_and_mint(&service, &authorized, &body).await?;
-        let body = token_body(&minted, servers.as_deref())?;
-        service.observer.on_minted(&minted, &request_id, authorized.caller.id());
-        Ok::<_, ApiError>((StatusCode::CREATED, [(CONTENT_TYPE, HeaderValue::from_static("application/json"))], body))
+        expect_json(&parts.headers)?;
+        expect_no_coding(&parts.headers)?;
+        let (minted, servers) = read_and_mint(service, &authorized, &body).await?;
+        service.observer.on_minted(&minted, request_id, authorized.caller.id());
+        Ok::<_, ApiError>(token_body(&minted, servers.as_deref()))
     };
-    with_caller(created.await, &authorized)
+    let response = match created.await {
+        Ok(body) => {
+            let mut response = Response::new(Body::from(body));
+            *response.status_mut() = StatusCode::CREATED;
+            response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            response
+        }
+        Err(error) => error.into_response(),
+    };
+    Answer { response, caller: Some(authorized.caller) }
 }
 
 /// Checks the request of a valid key, reserves slots if it is for a group, and mints its token.
@@ -142,46 +172,36 @@ fn mint(issuer: &Issuer, request: &TokenRequest, servers: Option<&[ReservedServe
 
 /// Returns the JSON body of a successful response.
 ///
-/// The token is most of it. Base64 needs no escapes in JSON, so the token is encoded in its place instead of being
-/// searched for them and copied.
-fn token_body(minted: &Minted, servers: Option<&[ReservedServer]>) -> Result<String, ApiError> {
-    let facts = serde_json::to_string(&TokenFacts::new(minted, servers));
-    let facts = facts.map_err(|_| ApiError::new(ErrorCode::Internal, "the response cannot be written"))?;
-    let token = minted.token.as_bytes();
-    let mut body = String::with_capacity(token.len() * 4 / 3 + facts.len() + 32);
-    body.push_str("{\"token\":\"");
-    STANDARD.encode_string(token, &mut body);
-    body.push_str("\",");
-    // The fields of the other object follow.
-    body.push_str(facts.trim_start_matches('{'));
-    Ok(body)
-}
-
-/// The fields of a successful response beside the token. 64-bit integers are strings, because JavaScript numbers lose
-/// precision.
-#[derive(Serialize)]
-struct TokenFacts<'a> {
-    protocol_id: String,
-    client_id: String,
-    created: u64,
-    expires: u64,
-    timeout_seconds: i32,
-    server_addresses: Vec<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    server_ids: Option<Vec<&'a str>>,
-}
-
-impl<'a> TokenFacts<'a> {
-    fn new(minted: &Minted, servers: Option<&'a [ReservedServer]>) -> Self {
-        let facts = minted.token.facts();
-        Self {
-            protocol_id: facts.protocol_id.to_string(),
-            client_id: minted.client_id.to_string(),
-            created: facts.created.0,
-            expires: facts.expires.0,
-            timeout_seconds: facts.timeout_seconds,
-            server_addresses: facts.servers.iter().map(ToString::to_string).collect(),
-            server_ids: servers.map(|servers| servers.iter().map(|server| server.id.as_str()).collect()),
-        }
+/// The token is most of it. No value needs an escape in JSON: base64, numbers, addresses, and ids of servers. 64-bit
+/// integers are strings, because JavaScript numbers lose precision.
+fn token_body(minted: &Minted, servers: Option<&[ReservedServer]>) -> Vec<u8> {
+    let (token, facts) = (minted.token.as_bytes(), minted.token.facts());
+    let start = b"{\"token\":\"";
+    let end = start.len() + BASE64_TOKEN_BYTES;
+    let mut body = Vec::with_capacity(end + FACTS_BYTES);
+    body.extend_from_slice(start);
+    body.resize(end, 0);
+    // The slice has the exact size, so this does not fail.
+    let _ = STANDARD.encode_slice(token, body.get_mut(start.len()..).unwrap_or_default());
+    // Writing to a vector does not fail.
+    let _ = write!(
+        body,
+        "\",\"protocol_id\":\"{}\",\"client_id\":\"{}\",\"created\":{},\"expires\":{},\"timeout_seconds\":{}",
+        facts.protocol_id, minted.client_id, facts.created.0, facts.expires.0, facts.timeout_seconds
+    );
+    write_list(&mut body, "server_addresses", facts.servers.iter());
+    if let Some(servers) = servers {
+        write_list(&mut body, "server_ids", servers.iter().map(|server| &server.id));
     }
+    body.push(b'}');
+    body
+}
+
+/// Writes a field with a list of strings that need no escapes.
+fn write_list(body: &mut Vec<u8>, name: &str, entries: impl Iterator<Item = impl Display>) {
+    let _ = write!(body, ",\"{name}\":[");
+    for (index, entry) in entries.enumerate() {
+        let _ = write!(body, "{}\"{entry}\"", if index > 0 { "," } else { "" });
+    }
+    body.push(b']');
 }

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test panics")]
 
 mod api;
+mod bad_input;
 mod client_limit;
 mod common;
 mod connections;

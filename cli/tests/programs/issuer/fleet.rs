@@ -80,6 +80,21 @@ fn named_keys_do_what_their_scopes_allow() {
 }
 
 #[test]
+fn key_that_names_no_client_ids_is_refused_without_a_player() {
+    let folder = TestFolder::new();
+    let [lobby, ..] = configure(&folder, "memory");
+    let file = folder.path.join("issuer.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, text.replace("groups = [\"ranked\"]", "names_client_id = false")).unwrap();
+    let program = start(&folder);
+    let token = |body: Value| send(&program, &lobby, "POST", "/v1/tokens", &body);
+    let (status, answer) = token(json!({"client_id": 7, "protocol_id": 1}));
+    assert_eq!((status, &answer["error"]["field"]), (403, &json!("client_id")), "{answer}");
+    let (status, answer) = token(json!({"player_jwt": "a.b.c", "protocol_id": 1}));
+    assert_eq!((status, &answer["error"]["code"]), (403, &json!("invalid_player_jwt")), "no players are configured");
+}
+
+#[test]
 fn key_above_its_limit_gets_status_429() {
     let folder = TestFolder::new();
     let [lobby, _, monitor] = configure(&folder, "memory");

@@ -8,14 +8,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use rand::SeedableRng;
+use rand::rngs::StdRng;
 use ring::digest::{SHA256, digest};
 use ring::hmac;
 use serde_json::{Value, json};
+use slipgate_netcode::crypto::key::Key;
+use slipgate_token_issuer::api_key::ApiKey;
+use slipgate_token_issuer::callers::{ApiKeys, Caller, Scopes};
 use slipgate_token_issuer::http::HttpLimits;
 use slipgate_token_issuer::players::{ClientIdMapping, PlayerKeySource, PlayerSettings, Players, PlayersError};
+use slipgate_token_issuer::{Issuer, Limits};
 
 use self::signer::{Signer, base64url};
-use crate::common::{SERVERS, Service, TestResponse, agent};
+use crate::common::{PRIVATE_KEY, PROTOCOL_ID, SERVERS, Service, TestResponse, agent};
 
 const ISSUER: &str = "https://id.example/";
 const AUDIENCE: &str = "the-game";
@@ -247,6 +253,38 @@ fn named_client_id_must_be_that_of_the_token() {
     let request = |id: u64| players.service.request_token(&json!({"player_jwt": jwt, "client_id": id}).to_string());
     assert_eq!(request(hash("auth0|7")).status, 201);
     request(7).assert_refused(403, "invalid_player_jwt", Some("client_id"));
+}
+
+#[test]
+fn key_without_the_scope_cannot_name_a_client_id() {
+    let signers = Signer::all();
+    let players = PlayerService::start(&signers);
+    let mut entropy = StdRng::from_seed([8; 32]);
+    let key = ApiKey::random(&mut entropy);
+    let scopes = Scopes { names_client_id: false, ..Scopes::default() };
+    let digests = vec![key.digest(&mut entropy)];
+    let caller = Caller::new(&"launcher".parse().unwrap(), digests, scopes, None).unwrap();
+    let servers = SERVERS.map(|server| server.parse().unwrap());
+    let issuer = Issuer::new(PROTOCOL_ID, Key::from(PRIVATE_KEY).into(), &servers, Limits::default()).unwrap();
+    players.service.handle.replace(issuer, ApiKeys::with_named(Vec::new(), vec![caller]).unwrap());
+
+    let request = |body: Value| {
+        let request = agent().post(players.service.url("/v1/tokens"));
+        let request = request.header("Authorization", format!("Bearer launcher.{}", key.expose()));
+        TestResponse::from(request.content_type("application/json").send(body.to_string()).unwrap())
+    };
+    let jwt = signers[0].token(&claims());
+    for body in [
+        json!({"client_id": 7}),
+        json!({"client_id": hash("auth0|7").to_string(), "player_jwt": jwt}),
+        json!({"client_id": 7, "group": "ranked"}),
+    ] {
+        request(body).assert_refused(403, "forbidden", Some("client_id"));
+    }
+    assert_eq!(request(json!({"player_jwt": jwt})).redeemed().client_id.0, hash("auth0|7"));
+    let expired = signers[0].token(&with("exp", 0));
+    request(json!({"player_jwt": expired})).assert_refused(403, "invalid_player_jwt", Some("player_jwt"));
+    request(json!({})).assert_refused(400, "missing_field", Some("client_id"));
 }
 
 #[test]
