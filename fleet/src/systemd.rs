@@ -48,7 +48,8 @@ impl Driver for SystemdDriver {
             return None;
         }
         let Some(watchdog) = self.watchdog else { return Some(IDLE) };
-        if self.population.is_healthy() {
+        // systemd expects them from READY=1 on, and the first message shall be that one.
+        if state > LifeState::Starting && self.population.is_healthy() {
             Self::notify(&[NotifyState::Watchdog]);
         }
         // systemd.service(5) advises half of the time.

@@ -26,7 +26,9 @@ const PAGES: &[&str] = &[
     "docs/game.md",
     "docs/operations.md",
     "docs/performance.md",
+    "docs/prediction.md",
     "docs/server.md",
+    "docs/state.md",
     "server/README.md",
     "specs/http-api.md",
     "token-issuer/README.md",
@@ -67,8 +69,10 @@ fn commands(block: &str) -> Vec<Vec<String>> {
 /// Splits a command line as a shell does, as far as the documents need it.
 fn words(line: &str) -> Vec<String> {
     let (mut found, mut word, mut quote) = (Vec::new(), None::<String>, None);
-    for c in line.chars() {
+    let mut characters = line.chars();
+    while let Some(c) = characters.next() {
         match (quote, c) {
+            (Some('"'), '\\') => word.get_or_insert_default().extend(characters.next()),
             (Some(open), _) if c == open => quote = None,
             (Some(_), _) => word.get_or_insert_default().push(c),
             (None, '\'' | '"') => {
@@ -90,7 +94,7 @@ fn program(command: &[String]) -> Option<(&str, &[String])> {
     if ["slipgate", "slipgate-server", "slipgate-client", "slipgate-token-issuer"].contains(&first) {
         return Some((first, &command[1..]));
     }
-    if first != "cargo" || command[1] != "run" {
+    if first != "cargo" || command[1] != "run" || command.iter().any(|word| word == "--example") {
         return None;
     }
     let separator = command.iter().position(|word| word == "--").expect("the arguments of the program follow --");
@@ -155,6 +159,12 @@ fn check_other(command: &[String], packages: &BTreeSet<String>) {
                 assert!(tasks.contains(&format!("`cargo xtask {}`", command[2])), "{command:?}");
                 return;
             }
+            if let Some(example) = value_of("--example") {
+                assert!(root().join(format!("examples/{example}.rs")).exists(), "{command:?}");
+                let exist = features(&root());
+                assert!(value_of("--features").is_none_or(|feature| exist.contains(feature)), "{command:?}");
+                return;
+            }
             assert!(["build", "test", "bench"].contains(&command[1].as_str()), "{command:?}");
             assert!(value_of("-p").is_none_or(|name| packages.contains(name)), "{command:?}");
         }
@@ -164,11 +174,14 @@ fn check_other(command: &[String], packages: &BTreeSet<String>) {
             for field in body.iter().flat_map(|body| body.as_object().unwrap().keys()) {
                 assert!(interface.contains(&format!("\n        {field}:\n")), "{field} is not a field of a request");
             }
-            if let Some(path) = command[1].strip_prefix("http://127.0.0.1:9100") {
+            let url = command.iter().find(|word| word.starts_with("http")).unwrap();
+            if let Some(path) = url.strip_prefix("http://127.0.0.1:9100") {
                 assert!(is_admin_path(path), "{path} is no admin route");
                 return;
             }
-            let path = command[1].strip_prefix("http://127.0.0.1:8080").unwrap();
+            // An issuer on this machine, on a Unix socket, and with TLS.
+            let issuers = ["http://127.0.0.1:8080", "http://issuer", "https://tokens.example:8443"];
+            let path = issuers.iter().find_map(|issuer| url.strip_prefix(issuer)).unwrap();
             assert!(interface.contains(&format!("\n  {path}:\n")), "{path} is not a path of the issuer");
         }
         // The tests of `capi` run these compilers and the program that they make.
@@ -219,14 +232,25 @@ fn features(folder: &Path) -> BTreeSet<String> {
     features.map(|features| features.keys().cloned().collect()).unwrap_or_default()
 }
 
-/// Starts an issuer with a configuration file that has placeholders for the digests, and a registry elsewhere.
+/// The public key of RFC 8037, appendix A.2, as a JSON Web Key Set.
+const PLAYER_KEYS: &str =
+    r#"{"keys": [{"kty": "OKP", "crv": "Ed25519", "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}]}"#;
+
+/// Starts an issuer with a configuration file that has placeholders for the digests, and a registry and a key set
+/// elsewhere. A file without API keys is a part, to which flags add the rest.
 fn issuer_accepts(block: &str) {
     let folder = issuer::program::TestFolder::new();
     fs::copy(folder.path.join("keys"), folder.path.join("private.key")).unwrap();
     folder.write("private-next.key", &"7".repeat(64), 0o600);
+    folder.write("players.json", PLAYER_KEYS, 0o600);
     let text = block.replace("hmac-sha256:…", &folder.digest).replace("redis://10.0.0.5:6379/0", "registry.redb");
+    let text = text.replace("https://id.example/.well-known/jwks.json", "players.json");
     folder.write("issuer.toml", &text, 0o600);
-    let mut command = folder.bare(&["--config", "issuer.toml", "--bind", "127.0.0.1:0"]);
+    let mut command = if text.contains("[[api_keys]]") {
+        folder.bare(&["--config", "issuer.toml", "--bind", "127.0.0.1:0"])
+    } else {
+        folder.complete(&["--config", "issuer.toml"])
+    };
     command.current_dir(&folder.path);
     drop(issuer::program::Program::start(command));
 }
@@ -239,7 +263,7 @@ fn toml_blocks_of_the_documents_are_accepted() {
         let table: toml::Table = toml::from_str(&block).unwrap_or_else(|error| panic!("{page}: {error}"));
         let Some(listed) = table.get("dependencies").and_then(toml::Value::as_table) else {
             configurations += 1;
-            if table.contains_key("api_keys") {
+            if table.contains_key("api_keys") || table.contains_key("players") {
                 issuer_accepts(&block);
                 continue;
             }
@@ -317,4 +341,5 @@ fn commands_are_found() {
     let block = "$ slipgate keygen 'a b' \\\n    --rotate   # a comment\nhmac-sha256:…\n# sysctl -w x=1\n";
     assert_eq!(commands(block), [vec!["slipgate", "keygen", "a b", "--rotate"], vec!["sysctl", "-w", "x=1"]]);
     assert_eq!(commands("cargo test -p x # y\n"), [["cargo", "test", "-p", "x"]]);
+    assert_eq!(commands(r#"curl -d "{\"a\": \"b c\"}""#), [["curl", "-d", r#"{"a": "b c"}"#]]);
 }
