@@ -182,6 +182,44 @@ namespace Slipgate
         }
     }
 
+    /// <summary>Events that were taken with one call of the library, and are not yet the game's.</summary>
+    internal unsafe struct EventQueue
+    {
+        internal const uint Capacity = 64;
+        private NativeEvent* memory;
+        private uint next, count;
+
+        internal bool IsEmpty { get { return next == count; } }
+        internal NativeEvent* Memory
+        {
+            get
+            {
+                if (memory == null) memory = (NativeEvent*)Marshal.AllocHGlobal((int)Capacity * sizeof(NativeEvent));
+                return memory;
+            }
+        }
+        internal void Fill(UIntPtr events)
+        {
+            next = 0;
+            count = (uint)events;
+        }
+        internal bool TryNext(out Event @event)
+        {
+            if (next == count)
+            {
+                @event = default(Event);
+                return false;
+            }
+            @event = new Event(in memory[next++]);
+            return true;
+        }
+        internal void Free()
+        {
+            Marshal.FreeHGlobal((IntPtr)memory);
+            this = default(EventQueue);
+        }
+    }
+
     /// <summary>What connections carry: payloads, packets, or messages on channels.</summary>
     public sealed class Traffic : IDisposable
     {
@@ -234,20 +272,50 @@ namespace Slipgate
         }
     }
 
-    /// <summary>Owns a client.</summary>
+    /// <summary>Owns a client, and the memory of its events.</summary>
     public sealed class ClientHandle : SafeHandle
     {
+        internal EventQueue Events;
         public ClientHandle() : base(IntPtr.Zero, true) { }
         public override bool IsInvalid { get { return handle == IntPtr.Zero; } }
-        protected override bool ReleaseHandle() { Native.slipgate_client_free(handle); return true; }
+        /// <summary>Returns the pointer for a call that must be cheap. The caller keeps this object alive.</summary>
+        internal IntPtr Pointer
+        {
+            get
+            {
+                if (IsClosed) throw new ObjectDisposedException("Client");
+                return handle;
+            }
+        }
+        protected override bool ReleaseHandle()
+        {
+            Native.slipgate_client_free(handle);
+            Events.Free();
+            return true;
+        }
     }
 
-    /// <summary>Owns a server.</summary>
+    /// <summary>Owns a server, and the memory of its events.</summary>
     public sealed class ServerHandle : SafeHandle
     {
+        internal EventQueue Events;
         public ServerHandle() : base(IntPtr.Zero, true) { }
         public override bool IsInvalid { get { return handle == IntPtr.Zero; } }
-        protected override bool ReleaseHandle() { Native.slipgate_server_free(handle); return true; }
+        /// <summary>Returns the pointer for a call that must be cheap. The caller keeps this object alive.</summary>
+        internal IntPtr Pointer
+        {
+            get
+            {
+                if (IsClosed) throw new ObjectDisposedException("Server");
+                return handle;
+            }
+        }
+        protected override bool ReleaseHandle()
+        {
+            Native.slipgate_server_free(handle);
+            Events.Free();
+            return true;
+        }
     }
 
     /// <summary>Owns the content of a transfer.</summary>
@@ -316,35 +384,41 @@ namespace Slipgate
         /// <summary>Takes the next event of this turn. Returns false when there is none.</summary>
         public bool TryNext(out Event @event)
         {
-            NativeEvent native = default(NativeEvent);
-            bool found = Native.slipgate_client_next_event(handle, &native) == 0;
-            @event = new Event(in native);
+            IntPtr client = handle.Pointer;
+            if (handle.Events.IsEmpty)
+            {
+                UIntPtr count = UIntPtr.Zero;
+                Native.slipgate_client_next_events(client, handle.Events.Memory, (UIntPtr)EventQueue.Capacity, &count);
+                handle.Events.Fill(count);
+            }
+            bool found = handle.Events.TryNext(out @event);
+            GC.KeepAlive(handle);
             return found;
         }
 
         public Status Send(ReadOnlySpan<byte> payload)
         {
             fixed (byte* first = payload)
-                return (Status)Native.slipgate_client_send(handle, first, (UIntPtr)(uint)payload.Length);
+                return Native.Sent(handle, Native.slipgate_client_send(handle.Pointer, first, (UIntPtr)(uint)payload.Length));
         }
         public Status SendPacket(ReadOnlySpan<byte> packet, out ushort sequence)
         {
             fixed (byte* first = packet)
-                return (Status)Native.slipgate_client_send_packet(
-                    handle, first, (UIntPtr)(uint)packet.Length, out sequence);
+                return Native.Sent(handle, Native.slipgate_client_send_packet(
+                    handle.Pointer, first, (UIntPtr)(uint)packet.Length, out sequence));
         }
         public Status SendMessage(byte channel, ReadOnlySpan<byte> message)
         {
             fixed (byte* first = message)
-                return (Status)Native.slipgate_client_send_message(
-                    handle, channel, first, (UIntPtr)(uint)message.Length, null);
+                return Native.Sent(handle, Native.slipgate_client_send_message(
+                    handle.Pointer, channel, first, (UIntPtr)(uint)message.Length, null));
         }
         public Status SendMessage(byte channel, ReadOnlySpan<byte> message, SendOptions options)
         {
             options.Size = (uint)sizeof(SendOptions);
             fixed (byte* first = message)
-                return (Status)Native.slipgate_client_send_message(
-                    handle, channel, first, (UIntPtr)(uint)message.Length, &options);
+                return Native.Sent(handle, Native.slipgate_client_send_message(
+                    handle.Pointer, channel, first, (UIntPtr)(uint)message.Length, &options));
         }
         public Status SendTransfer(byte channel, Transfer transfer, ulong label, out uint id)
         {
@@ -456,35 +530,41 @@ namespace Slipgate
         /// <summary>Takes the next event of this turn. Returns false when there is none.</summary>
         public bool TryNext(out Event @event)
         {
-            NativeEvent native = default(NativeEvent);
-            bool found = Native.slipgate_server_next_event(handle, &native) == 0;
-            @event = new Event(in native);
+            IntPtr server = handle.Pointer;
+            if (handle.Events.IsEmpty)
+            {
+                UIntPtr count = UIntPtr.Zero;
+                Native.slipgate_server_next_events(server, handle.Events.Memory, (UIntPtr)EventQueue.Capacity, &count);
+                handle.Events.Fill(count);
+            }
+            bool found = handle.Events.TryNext(out @event);
+            GC.KeepAlive(handle);
             return found;
         }
 
         public Status Send(ulong client, ReadOnlySpan<byte> payload)
         {
             fixed (byte* first = payload)
-                return (Status)Native.slipgate_server_send(handle, client, first, (UIntPtr)(uint)payload.Length);
+                return Native.Sent(handle, Native.slipgate_server_send(handle.Pointer, client, first, (UIntPtr)(uint)payload.Length));
         }
         public Status SendPacket(ulong client, ReadOnlySpan<byte> packet, out ushort sequence)
         {
             fixed (byte* first = packet)
-                return (Status)Native.slipgate_server_send_packet(
-                    handle, client, first, (UIntPtr)(uint)packet.Length, out sequence);
+                return Native.Sent(handle, Native.slipgate_server_send_packet(
+                    handle.Pointer, client, first, (UIntPtr)(uint)packet.Length, out sequence));
         }
         public Status SendMessage(ulong client, byte channel, ReadOnlySpan<byte> message)
         {
             fixed (byte* first = message)
-                return (Status)Native.slipgate_server_send_message(
-                    handle, client, channel, first, (UIntPtr)(uint)message.Length, null);
+                return Native.Sent(handle, Native.slipgate_server_send_message(
+                    handle.Pointer, client, channel, first, (UIntPtr)(uint)message.Length, null));
         }
         public Status SendMessage(ulong client, byte channel, ReadOnlySpan<byte> message, SendOptions options)
         {
             options.Size = (uint)sizeof(SendOptions);
             fixed (byte* first = message)
-                return (Status)Native.slipgate_server_send_message(
-                    handle, client, channel, first, (UIntPtr)(uint)message.Length, &options);
+                return Native.Sent(handle, Native.slipgate_server_send_message(
+                    handle.Pointer, client, channel, first, (UIntPtr)(uint)message.Length, &options));
         }
         public Status Broadcast(byte channel, ReadOnlySpan<byte> message, ulong except = 0)
         {
@@ -659,6 +739,13 @@ namespace Slipgate
             return copy;
         }
 
+        /// <summary>Returns the status of a send, and keeps the object alive until here.</summary>
+        internal static Status Sent(SafeHandle handle, int status)
+        {
+            GC.KeepAlive(handle);
+            return (Status)status;
+        }
+
         [DllImport(Library)] internal static extern uint slipgate_abi();
         [DllImport(Library)] internal static extern IntPtr slipgate_version();
         [DllImport(Library)] internal static extern uint slipgate_size_of(uint structure);
@@ -677,9 +764,10 @@ namespace Slipgate
         [DllImport(Library)] internal static extern int slipgate_client_flush(ClientHandle client);
         [DllImport(Library)] internal static extern int slipgate_client_wait(ClientHandle client, uint microseconds);
         [DllImport(Library)] internal static extern int slipgate_client_next_event(ClientHandle client, NativeEvent* native);
-        [DllImport(Library)] internal static extern int slipgate_client_send(ClientHandle client, byte* bytes, UIntPtr length);
-        [DllImport(Library)] internal static extern int slipgate_client_send_packet(ClientHandle client, byte* bytes, UIntPtr length, out ushort sequence);
-        [DllImport(Library)] internal static extern int slipgate_client_send_message(ClientHandle client, byte channel, byte* bytes, UIntPtr length, SendOptions* options);
+        [DllImport(Library)] internal static extern int slipgate_client_next_events(IntPtr client, NativeEvent* events, UIntPtr capacity, UIntPtr* count);
+        [DllImport(Library)] internal static extern int slipgate_client_send(IntPtr client, byte* bytes, UIntPtr length);
+        [DllImport(Library)] internal static extern int slipgate_client_send_packet(IntPtr client, byte* bytes, UIntPtr length, out ushort sequence);
+        [DllImport(Library)] internal static extern int slipgate_client_send_message(IntPtr client, byte channel, byte* bytes, UIntPtr length, SendOptions* options);
         [DllImport(Library)] internal static extern int slipgate_client_send_transfer(ClientHandle client, byte channel, TransferHandle transfer, ulong label, out uint id);
         [DllImport(Library)] internal static extern int slipgate_client_accept_transfer(ClientHandle client, byte channel, uint id);
         [DllImport(Library)] internal static extern int slipgate_client_refuse_transfer(ClientHandle client, byte channel, uint id);
@@ -700,6 +788,7 @@ namespace Slipgate
         [DllImport(Library)] internal static extern int slipgate_server_flush(ServerHandle server);
         [DllImport(Library)] internal static extern int slipgate_server_wait(ServerHandle server, uint microseconds);
         [DllImport(Library)] internal static extern int slipgate_server_next_event(ServerHandle server, NativeEvent* native);
+        [DllImport(Library)] internal static extern int slipgate_server_next_events(IntPtr server, NativeEvent* events, UIntPtr capacity, UIntPtr* count);
         [DllImport(Library)] internal static extern int slipgate_server_broadcast(ServerHandle server, byte channel, ulong except, byte* bytes, UIntPtr length, out uint queued, out uint refused);
         [DllImport(Library)] internal static extern int slipgate_server_stop(ServerHandle server, byte* text, UIntPtr length);
         [DllImport(Library)] internal static extern int slipgate_server_clients(ServerHandle server, ulong* clients, UIntPtr capacity, out UIntPtr count);
@@ -709,9 +798,9 @@ namespace Slipgate
         [DllImport(Library)] internal static extern int slipgate_server_set_keys(ServerHandle server, byte* keys, UIntPtr length);
         [DllImport(Library)] internal static extern int slipgate_server_address(ServerHandle server, uint index, byte* text, UIntPtr capacity);
         [DllImport(Library)] internal static extern int slipgate_server_discards(ServerHandle server, uint index, out ulong count, out IntPtr name);
-        [DllImport(Library)] internal static extern int slipgate_server_send(ServerHandle server, ulong client, byte* bytes, UIntPtr length);
-        [DllImport(Library)] internal static extern int slipgate_server_send_packet(ServerHandle server, ulong client, byte* bytes, UIntPtr length, out ushort sequence);
-        [DllImport(Library)] internal static extern int slipgate_server_send_message(ServerHandle server, ulong client, byte channel, byte* bytes, UIntPtr length, SendOptions* options);
+        [DllImport(Library)] internal static extern int slipgate_server_send(IntPtr server, ulong client, byte* bytes, UIntPtr length);
+        [DllImport(Library)] internal static extern int slipgate_server_send_packet(IntPtr server, ulong client, byte* bytes, UIntPtr length, out ushort sequence);
+        [DllImport(Library)] internal static extern int slipgate_server_send_message(IntPtr server, ulong client, byte channel, byte* bytes, UIntPtr length, SendOptions* options);
         [DllImport(Library)] internal static extern int slipgate_server_send_transfer(ServerHandle server, ulong client, byte channel, TransferHandle transfer, ulong label, out uint id);
         [DllImport(Library)] internal static extern int slipgate_server_accept_transfer(ServerHandle server, ulong client, byte channel, uint id);
         [DllImport(Library)] internal static extern int slipgate_server_refuse_transfer(ServerHandle server, ulong client, byte channel, uint id);

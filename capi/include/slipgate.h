@@ -8,8 +8,8 @@
  * Objects   `_new` gives an object and `_free` takes it. `_free` of a client or server disconnects, and accepts null.
  *           Every other function returns SLIPGATE_ERROR_ARGUMENT for a null object.
  * Bytes in  are copied before a call returns.
- * Bytes out are lent: they stay valid until the next `_next_event`, `_begin_turn` or `_free` of the same object. Sends
- *           are allowed meanwhile, so that a reply needs no copy.
+ * Bytes out are lent: they stay valid until the next `_next_event`, `_next_events`, `_begin_turn` or `_free` of the same
+ *           object. Sends are allowed meanwhile, so that a reply needs no copy.
  * Text      is UTF-8 with a length. Names in settings, and static texts, end with zero.
  * Threads   One thread at a time uses an object, and it may change. Objects are independent of each other. Only
  *           slipgate_waker_wake may be called from any thread at any time.
@@ -628,6 +628,15 @@ SLIPGATE_IMPORT int32_t slipgate_client_wait(struct slipgate_client *client, uin
 // Takes the next event of this turn. `SLIPGATE_NONE` if there is none, and then the event is unchanged.
 SLIPGATE_IMPORT int32_t slipgate_client_next_event(struct slipgate_client *client, struct slipgate_event *event);
 
+// Takes up to `capacity` events of this turn, at least 1, and writes their number to `count`: fewer calls for a game
+// that receives many messages. Continue until `SLIPGATE_NONE`, then `count` is 0. The bytes of all of them are lent
+// until the next call of this function, of `slipgate_client_next_event` or `slipgate_client_free`.
+SLIPGATE_IMPORT
+int32_t slipgate_client_next_events(struct slipgate_client *client,
+                                    struct slipgate_event *events,
+                                    size_t capacity,
+                                    size_t *count);
+
 // Encrypts a payload of 1 to 1200 bytes for the server, with `SLIPGATE_PAYLOADS`.
 //
 // Errors: `GONE`, `EMPTY`, `TOO_LARGE`, `WRONG_TRAFFIC`.
@@ -736,6 +745,15 @@ SLIPGATE_IMPORT int32_t slipgate_server_wait(struct slipgate_server *server, uin
 
 // Takes the next event of this turn. `SLIPGATE_NONE` if there is none, and then the event is unchanged.
 SLIPGATE_IMPORT int32_t slipgate_server_next_event(struct slipgate_server *server, struct slipgate_event *event);
+
+// Takes up to `capacity` events of this turn, at least 1, and writes their number to `count`: fewer calls for a game
+// that receives many messages. Continue until `SLIPGATE_NONE`, then `count` is 0. The bytes of all of them are lent
+// until the next call of this function, of `slipgate_server_next_event` or `slipgate_server_free`.
+SLIPGATE_IMPORT
+int32_t slipgate_server_next_events(struct slipgate_server *server,
+                                    struct slipgate_event *events,
+                                    size_t capacity,
+                                    size_t *count);
 
 // Queues a message on this channel of every client, except `except` if it is not 0. `queued` and `refused` receive how
 // many clients get it and how many have a full queue; both may be null.

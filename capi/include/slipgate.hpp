@@ -50,6 +50,7 @@ struct Event : slipgate_event {
     Bytes view() const { return {reinterpret_cast<const char*>(slipgate_event::bytes), length}; }
     bool is(std::uint32_t wanted) const { return kind == wanted; }
 };
+static_assert(sizeof(Event) == sizeof(slipgate_event), "an array of events is one of the C interface");
 
 // What connections carry. Copies refer to the names of the channels, which must live as long.
 class Traffic {
@@ -146,6 +147,12 @@ public:
         if (slipgate_client_next_event(get(), &event) != SLIPGATE_DONE) return std::nullopt;
         return event;
     }
+    // Takes several events with one call, and returns their number: 0 if there is none.
+    template <std::size_t N> std::size_t next(std::array<Event, N>& events) {
+        std::size_t count = 0;
+        slipgate_client_next_events(get(), events.data(), N, &count);
+        return count;
+    }
     std::int32_t send(Bytes payload) { return slipgate_client_send(get(), data(payload), payload.size()); }
     std::int32_t send_packet(Bytes packet, std::uint16_t* sequence = nullptr) {
         return slipgate_client_send_packet(get(), data(packet), packet.size(), sequence);
@@ -240,6 +247,12 @@ public:
         Event event;
         if (slipgate_server_next_event(get(), &event) != SLIPGATE_DONE) return std::nullopt;
         return event;
+    }
+    // Takes several events with one call, and returns their number: 0 if there is none.
+    template <std::size_t N> std::size_t next(std::array<Event, N>& events) {
+        std::size_t count = 0;
+        slipgate_server_next_events(get(), events.data(), N, &count);
+        return count;
     }
     std::int32_t send(std::uint64_t client, Bytes payload) {
         return slipgate_server_send(get(), client, data(payload), payload.size());

@@ -10,6 +10,7 @@ use slipgate_client::{ChannelId, Client, Clock, CloseCode, ConnectError, Connect
 
 use crate::boundary::{Guarded, free, put, run, some};
 use crate::event::CEvent;
+use crate::event_batch::EventCopies;
 use crate::event_kinds::{
     SLIPGATE_CONNECTED, SLIPGATE_MESSAGE, SLIPGATE_PACKET, SLIPGATE_PAYLOAD, SLIPGATE_REDIRECTED,
 };
@@ -36,6 +37,8 @@ struct ClientObject {
     clock: Clock,
     /// The content or text of the last event, if it does not lie in the inbox.
     held: Vec<u8>,
+    /// The content of the last events, if several were taken at once.
+    copies: EventCopies,
     /// The sentence of the last close reason.
     sentence: String,
     /// Received parts of transfers, for the next connection.
@@ -72,8 +75,8 @@ fn create(traffic: Option<&CTraffic>) -> Result<CClient, SettingError> {
     let traffic = read_traffic(traffic)?;
     let client = Client::new().map_err(SettingError::io)?.with_traffic(traffic).map_err(SettingError::config)?;
     let (inbox, clock) = (Inbox::default(), Clock::start());
-    let (held, sentence, kept) = (Vec::new(), String::new(), Vec::new());
-    Ok(CClient(Guarded::new(ClientObject { client, inbox, clock, held, sentence, kept })))
+    let (held, copies, sentence, kept) = (Vec::new(), EventCopies::default(), String::new(), Vec::new());
+    Ok(CClient(Guarded::new(ClientObject { client, inbox, clock, held, copies, sentence, kept })))
 }
 
 /// Disconnects and frees a client. Null is allowed.
@@ -174,6 +177,29 @@ pub extern "C" fn slipgate_client_next_event(
         let Some(event) = client.next() else { return Ok(SLIPGATE_NONE) };
         out.write(event);
         Ok(SLIPGATE_DONE)
+    })
+}
+
+/// Takes up to `capacity` events of this turn, at least 1, and writes their number to `count`: fewer calls for a game
+/// that receives many messages. Continue until `SLIPGATE_NONE`, then `count` is 0. The bytes of all of them are lent
+/// until the next call of this function, of `slipgate_client_next_event` or `slipgate_client_free`.
+#[unsafe(no_mangle)]
+pub extern "C" fn slipgate_client_next_events(
+    client: Option<&mut CClient>,
+    events: *mut CEvent,
+    capacity: usize,
+    count: Option<&mut MaybeUninit<usize>>,
+) -> i32 {
+    with(client, |client| {
+        let (events, count) = (pointer::buf(events, capacity)?, some(count)?);
+        if events.is_empty() {
+            return Err(SLIPGATE_ERROR_ARGUMENT);
+        }
+        let mut copies = std::mem::take(&mut client.copies);
+        let filled = copies.fill(events, || client.next());
+        client.copies = copies;
+        count.write(filled);
+        Ok(if filled > 0 { SLIPGATE_DONE } else { SLIPGATE_NONE })
     })
 }
 

@@ -19,6 +19,7 @@ mod boundary;
 mod client;
 mod discards;
 mod event;
+mod event_batch;
 mod event_kinds;
 mod library;
 mod path;

@@ -14,6 +14,7 @@ pub use self::config::*;
 
 use crate::boundary::{Guarded, free, put, some};
 use crate::event::CEvent;
+use crate::event_batch::EventCopies;
 use crate::event_kinds::{SLIPGATE_CONNECTED, SLIPGATE_MESSAGE, SLIPGATE_PACKET, SLIPGATE_PAYLOAD};
 use crate::pointer;
 use crate::status::{
@@ -29,6 +30,8 @@ struct ServerObject {
     clock: Clock,
     /// The content or text of the last event, if it does not lie in the inbox.
     held: Vec<u8>,
+    /// The content of the last events, if several were taken at once.
+    copies: EventCopies,
 }
 
 /// Runs a body with the server.
@@ -101,6 +104,29 @@ pub extern "C" fn slipgate_server_next_event(
         let Some(event) = server.next() else { return Ok(SLIPGATE_NONE) };
         out.write(event);
         Ok(SLIPGATE_DONE)
+    })
+}
+
+/// Takes up to `capacity` events of this turn, at least 1, and writes their number to `count`: fewer calls for a game
+/// that receives many messages. Continue until `SLIPGATE_NONE`, then `count` is 0. The bytes of all of them are lent
+/// until the next call of this function, of `slipgate_server_next_event` or `slipgate_server_free`.
+#[unsafe(no_mangle)]
+pub extern "C" fn slipgate_server_next_events(
+    server: Option<&mut CServer>,
+    events: *mut CEvent,
+    capacity: usize,
+    count: Option<&mut MaybeUninit<usize>>,
+) -> i32 {
+    with(server, |server| {
+        let (events, count) = (pointer::buf(events, capacity)?, some(count)?);
+        if events.is_empty() {
+            return Err(SLIPGATE_ERROR_ARGUMENT);
+        }
+        let mut copies = std::mem::take(&mut server.copies);
+        let filled = copies.fill(events, || server.next());
+        server.copies = copies;
+        count.write(filled);
+        Ok(if filled > 0 { SLIPGATE_DONE } else { SLIPGATE_NONE })
     })
 }
 

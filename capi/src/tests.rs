@@ -4,6 +4,7 @@ use std::mem::MaybeUninit;
 use std::ptr;
 
 use crate::client::panic_inside;
+use crate::event_batch::EventCopies;
 use crate::pointer;
 use crate::*;
 
@@ -168,4 +169,30 @@ fn every_status_has_a_text() {
         errors.map(|status| pointer::c_text(slipgate_status_text(status)).expect("UTF-8")).collect();
     assert_eq!(texts.len(), 17);
     assert_eq!(pointer::c_text(slipgate_status_text(77)), Ok("an unknown status"));
+}
+
+#[test]
+fn events_of_one_call_keep_their_bytes_and_a_large_one_ends_it() {
+    let sizes = [3_usize, 0, 70_000, 6_000, 80_000, 5];
+    // Each event overwrites the memory of the one before, as in an inbox.
+    let mut memory = vec![0_u8; 80_000];
+    let mut numbers = (0_u8..).zip(sizes);
+    let mut next = || {
+        let (number, size) = numbers.next()?;
+        memory.fill(number);
+        Some(CEvent::new(SLIPGATE_MESSAGE).number(number.into()).lend(&memory[..size]))
+    };
+    let (mut copies, mut events) = (EventCopies::default(), [const { MaybeUninit::uninit() }; 4]);
+    let mut taken = Vec::new();
+    for expected in [4, 1, 1, 0] {
+        let filled = copies.fill(&mut events, &mut next);
+        assert_eq!(filled, expected, "after {taken:?}");
+        for event in &events[..filled] {
+            let event: CEvent = pointer::read(event);
+            let bytes = pointer::bytes(event.bytes, event.length).expect("lent bytes");
+            assert!(bytes.iter().all(|byte| u64::from(*byte) == event.number));
+            taken.push(bytes.len());
+        }
+    }
+    assert_eq!(taken, sizes);
 }

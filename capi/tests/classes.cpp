@@ -47,20 +47,29 @@ struct World {
         return config;
     }
 
+    void take(const slipgate::Event& event) {
+        if (event.is(SLIPGATE_MESSAGE)) text = event.view();
+        if (event.is(SLIPGATE_ENDED)) sentence = event.view();
+        events.push_back(event);
+    }
+
+    void take_at_server(const slipgate::Event& event) {
+        if (event.is(SLIPGATE_CONNECTED)) handle = event.client;
+        server_events.push_back(event);
+    }
+
     void turn() {
         server.begin_turn();
-        while (auto event = server.next()) {
-            if (event->is(SLIPGATE_CONNECTED)) handle = event->client;
-            server_events.push_back(*event);
-        }
+        if (auto event = server.next()) take_at_server(*event);
+        std::array<slipgate::Event, 8> several;
+        while (auto count = server.next(several))
+            for (std::size_t i = 0; i < count; i++) take_at_server(several.at(i));
         server.flush();
         server.end_turn();
         client.begin_turn();
-        while (auto event = client.next()) {
-            if (event->is(SLIPGATE_MESSAGE)) text = event->view();
-            if (event->is(SLIPGATE_ENDED)) sentence = event->view();
-            events.push_back(*event);
-        }
+        if (auto event = client.next()) take(*event);
+        while (auto count = client.next(several))
+            for (std::size_t i = 0; i < count; i++) take(several.at(i));
         client.flush();
         client.end_turn();
         client.wait(1000);

@@ -115,12 +115,19 @@ static void on_server_event(const slipgate_event *event) {
 }
 
 static void turn(void) {
-    slipgate_event event;
+    slipgate_event event, events[4];
+    size_t count;
     CHECK(slipgate_server_begin_turn(server) == SLIPGATE_DONE);
     while (slipgate_server_next_event(server, &event) == SLIPGATE_DONE) on_server_event(&event);
     CHECK(slipgate_server_end_turn(server) == SLIPGATE_DONE);
     CHECK(slipgate_client_begin_turn(client) == SLIPGATE_DONE);
-    while (slipgate_client_next_event(client, &event) == SLIPGATE_DONE) on_client_event(&event);
+    /* Both ways to take events may be mixed. */
+    if (slipgate_client_next_event(client, &event) == SLIPGATE_DONE) on_client_event(&event);
+    while (slipgate_client_next_events(client, events, 4, &count) == SLIPGATE_DONE) {
+        CHECK(count > 0 && count <= 4);
+        for (size_t i = 0; i < count; i++) on_client_event(&events[i]);
+    }
+    CHECK(count == 0);
     CHECK(slipgate_client_flush(client) == SLIPGATE_DONE);
     CHECK(slipgate_client_end_turn(client) == SLIPGATE_DONE);
     CHECK(slipgate_client_wait(client, 1000) == SLIPGATE_DONE);
@@ -211,6 +218,38 @@ static void messages(void) {
     CHECK(slipgate_server_broadcast(server, CHAT, handle, (const uint8_t *)"nobody", 6, &queued, NULL) == SLIPGATE_DONE);
     CHECK(queued == 0);
     UNTIL(echoed == 2);
+}
+
+/* Many messages with one call: the bytes of all of them are lent at once. */
+static void batches(void) {
+    slipgate_event events[64];
+    size_t count = 0, most = 0;
+    int received = 0, number = 0;
+    char text[8];
+    for (; number < 40; number++) {
+        CHECK(sprintf(text, "n%02d", number) == 3);
+        CHECK(slipgate_client_send_message(client, CHAT, (const uint8_t *)text, 3, NULL) == SLIPGATE_DONE);
+    }
+    echoed = number = 0;
+    for (int turns = 0; received < 40; turns++) {
+        CHECK(turns < MAX_TURNS);
+        CHECK(slipgate_client_begin_turn(client) == SLIPGATE_DONE);
+        CHECK(slipgate_client_end_turn(client) == SLIPGATE_DONE);
+        CHECK(slipgate_server_wait(server, 1000) == SLIPGATE_DONE);
+        CHECK(slipgate_server_begin_turn(server) == SLIPGATE_DONE);
+        while (slipgate_server_next_events(server, events, 64, &count) == SLIPGATE_DONE) {
+            most = count > most ? count : most;
+            for (size_t i = 0; i < count; i++) {
+                if (events[i].kind != SLIPGATE_MESSAGE) continue;
+                CHECK(events[i].client == handle && events[i].channel == CHAT && events[i].length == 3);
+                CHECK(sprintf(text, "n%02d", number++) == 3 && memcmp(events[i].bytes, text, 3) == 0);
+                received++;
+            }
+        }
+        CHECK(count == 0);
+        CHECK(slipgate_server_end_turn(server) == SLIPGATE_DONE);
+    }
+    CHECK(most > 1);
 }
 
 static void transfers(void) {
@@ -341,6 +380,7 @@ int main(void) {
     start(&traffic);
     join(5);
     messages();
+    batches();
     transfers();
     questions();
     ends();

@@ -25,6 +25,7 @@ static uint64_t any(void) {
 
 static void null_objects(void) {
     uint8_t bytes[8] = {0};
+    size_t count = 0;
     slipgate_event event;
     REFUSED(slipgate_client_connect(NULL, bytes, 8));
     REFUSED(slipgate_client_disconnect(NULL));
@@ -34,6 +35,7 @@ static void null_objects(void) {
     REFUSED(slipgate_client_flush(NULL));
     REFUSED(slipgate_client_wait(NULL, 1));
     REFUSED(slipgate_client_next_event(NULL, &event));
+    REFUSED(slipgate_client_next_events(NULL, &event, 1, &count));
     REFUSED(slipgate_client_send(NULL, bytes, 8));
     REFUSED(slipgate_client_send_packet(NULL, bytes, 8, NULL));
     REFUSED(slipgate_client_send_message(NULL, 0, bytes, 8, NULL));
@@ -52,6 +54,7 @@ static void null_objects(void) {
     REFUSED(slipgate_server_flush(NULL));
     REFUSED(slipgate_server_wait(NULL, 1));
     REFUSED(slipgate_server_next_event(NULL, &event));
+    REFUSED(slipgate_server_next_events(NULL, &event, 1, &count));
     REFUSED(slipgate_server_send(NULL, 1, bytes, 8));
     REFUSED(slipgate_server_send_packet(NULL, 1, bytes, 8, NULL));
     REFUSED(slipgate_server_send_message(NULL, 1, 0, bytes, 8, NULL));
@@ -141,7 +144,7 @@ static void random_calls(void) {
     slipgate_traffic traffic;
     slipgate_client *client = NULL;
     slipgate_server *server = NULL;
-    slipgate_event event;
+    slipgate_event event, events[5];
     uint8_t bytes[2048], key[32] = {1};
     uint64_t handles[4];
     size_t count;
@@ -159,11 +162,19 @@ static void random_calls(void) {
     config.traffic = &traffic;
     CHECK(slipgate_client_new(&traffic, &client, NULL, 0) == SLIPGATE_DONE);
     CHECK(slipgate_server_new(&config, &server, NULL, 0) == SLIPGATE_DONE);
+    REFUSED(slipgate_client_next_events(client, NULL, 1, &count));
+    REFUSED(slipgate_client_next_events(client, events, 0, &count));
+    REFUSED(slipgate_client_next_events(client, events, 5, NULL));
+    REFUSED(slipgate_client_next_events(client, events, SIZE_MAX, &count));
+    REFUSED(slipgate_server_next_events(server, NULL, 1, &count));
+    REFUSED(slipgate_server_next_events(server, events, 0, &count));
+    REFUSED(slipgate_server_next_events(server, events, 5, NULL));
+    REFUSED(slipgate_server_next_events(server, events, SIZE_MAX, &count));
     for (int i = 0; i < 20000; i++) {
         size_t length = any() % sizeof bytes;
         uint64_t number = any() % 3 ? any() : any() % 5;
         for (size_t j = 0; j < 16; j++) bytes[j] = (uint8_t)any();
-        switch (any() % 24) {
+        switch (any() % 26) {
         case 0: slipgate_client_connect(client, bytes, length); break;
         case 1: slipgate_client_begin_turn(client); break;
         case 2: slipgate_client_end_turn(client); break;
@@ -187,6 +198,8 @@ static void random_calls(void) {
         case 20: slipgate_server_set_keys(server, bytes, 32 * (number % 6)); break;
         case 21: slipgate_client_state_name((int32_t)any()); break;
         case 22: slipgate_status_text((int32_t)any()); break;
+        case 24: slipgate_client_next_events(client, events, number % 6, &count); break;
+        case 25: slipgate_server_next_events(server, events, number % 6, &count); break;
         case 23: slipgate_server_stop(server, (const char *)bytes, 4); break;
         }
     }

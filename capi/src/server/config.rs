@@ -13,6 +13,7 @@ use slipgate_server::{Clock, Inbox, Server, ServerConfig, Sockets};
 
 use super::{CServer, ServerObject};
 use crate::boundary::{Guarded, run, some};
+use crate::event_batch::EventCopies;
 use crate::pointer;
 use crate::status::{SLIPGATE_DONE, SLIPGATE_ERROR_ARGUMENT};
 use crate::traffic::{CTraffic, SettingError, check_size, read_traffic};
@@ -127,7 +128,8 @@ fn start(config: &CServerConfig) -> Result<CServer, SettingError> {
         Server::with_history(sockets, settings, keys, now, history)
     };
     let server = server.and_then(|server| server.with_traffic(traffic)).map_err(SettingError::config)?;
-    Ok(CServer(Guarded::new(ServerObject { server, inbox: Inbox::default(), clock, held: Vec::new() })))
+    let (inbox, held, copies) = (Inbox::default(), Vec::new(), EventCopies::default());
+    Ok(CServer(Guarded::new(ServerObject { server, inbox, clock, held, copies })))
 }
 
 fn settings(config: &CServerConfig, advertised: &[SocketAddr]) -> ServerConfig {

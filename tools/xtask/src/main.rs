@@ -1,8 +1,10 @@
-//! Installs and archives `libslipgate` with its headers: `cargo xtask install-c` and `cargo xtask archive-c`.
+//! Installs, archives and measures `libslipgate`: `cargo xtask install-c`, `cargo xtask archive-c` and `cargo xtask
+//! bench-c`.
 
 #![forbid(unsafe_code)]
 #![allow(clippy::print_stdout, reason = "a program for developers")]
 
+mod bench;
 mod install;
 
 use std::error::Error;
@@ -34,6 +36,15 @@ enum Xtask {
         #[command(flatten)]
         build: Build,
     },
+    /// Compares the speed of games in C and C# with Rust, and prints the goals beside the figures.
+    BenchC {
+        /// How often each program is measured.
+        #[arg(long, default_value_t = 40)]
+        rounds: usize,
+        /// Also builds the stripped libraries and prints their sizes.
+        #[arg(long)]
+        sizes: bool,
+    },
 }
 
 /// How the library is built.
@@ -57,8 +68,14 @@ impl Build {
 
     /// Builds the library, and returns the folder in which it lies.
     fn run(&self) -> Result<PathBuf, Box<dyn Error>> {
+        self.run_with(&[])
+    }
+
+    /// Builds the library with further arguments of cargo.
+    fn run_with(&self, arguments: &[&str]) -> Result<PathBuf, Box<dyn Error>> {
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         cargo.args(["build", "--locked", "-p", "slipgate-c", "--example", "slipgate", "--profile", &self.profile]);
+        cargo.args(arguments);
         cargo.current_dir(root());
         let target_dir = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
         let mut folder = target_dir;
@@ -133,5 +150,6 @@ fn main() -> Result<(), Box<dyn Error>> {
             fs::create_dir_all(&out)?;
             archive(&out, &build)
         }
+        Xtask::BenchC { rounds, sizes } => bench::run(rounds, sizes),
     }
 }
