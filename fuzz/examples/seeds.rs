@@ -266,7 +266,7 @@ fn write_plays(corpus: &Path) -> io::Result<()> {
 }
 
 /// Inputs of `reliable_fragments`, `reliable_endpoint`, `channel_frames`, `transfer_reassembly`, `connection`,
-/// `sessions` and `client`: the target, a name, and operations as the target reads them.
+/// `sessions`, `client` and `sync_inputs`: the target, a name, and operations as the target reads them.
 const SCRIPTS: &[(&str, &str, &[u8])] = &[
     // Whole packets of 1, 2, 3 and 16 fragments, in runs.
     ("reliable_fragments", "runs", &[0xf4, 0, 0, 0xf4, 1, 0, 0xf4, 2, 0, 0xf4, 3, 0]),
@@ -406,6 +406,22 @@ const SCRIPTS: &[(&str, &str, &[u8])] = &[
             0x8f, 0x83, 0x83, 0x8f,
         ],
     ),
+    // A message of one input that is played and reported, and the same one cut.
+    ("sync_inputs", "refused", &[0, 7, 7, 5, 0, 0x20, 0, 0, 0, 0, 3, 5, 0, 0, 0, 4, 7, 3, 5, 0, 0x20]),
+    // Inputs that arrive, are confirmed and played.
+    ("sync_inputs", "talk", &[1, 0, 0, 1, 3, 0, 0, 1, 3, 0, 6, 0, 5, 3, 3, 0]),
+    // Two messages get lost, and the third one brings their inputs.
+    ("sync_inputs", "losses", &[1, 1, 0, 1, 3, 3, 0, 2, 3, 3, 0, 4, 3, 0, 5, 5, 6, 3]),
+    // Messages that come in reverse order, after their ticks.
+    ("sync_inputs", "late", &[1, 2, 0, 1, 3, 2, 0, 9, 3, 2, 5, 2, 7, 1, 7, 0, 6, 0]),
+    // Inputs with gaps between them, one message twice, and a pause.
+    ("sync_inputs", "gap", &[1, 3, 2, 7, 1, 3, 1, 5, 20, 2, 3, 4, 3, 0, 6, 0]),
+    // A clock at the last tick of all, and a report of it.
+    ("sync_inputs", "clock", &[0, 5, 16, 0, 255, 255, 255, 255, 6, 255, 255, 255, 255, 128, 5, 16, 0, 0, 0, 0, 0]),
+    // A message of another time than the server's.
+    ("sync_inputs", "far", &[0, 1, 0, 0, 0, 240, 7, 7, 0x20, 0, 0x20, 0, 0, 0, 0, 4]),
+    // A server without a time.
+    ("sync_inputs", "no_time", &[0, 0, 0, 0, 0, 0, 0, 0, 0xf8, 0x7f, 7, 7, 5, 0, 0x20, 0, 0, 0, 0, 4]),
 ];
 
 fn write_scripts(corpus: &Path) -> io::Result<()> {

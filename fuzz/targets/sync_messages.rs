@@ -3,7 +3,6 @@
 
 #![no_main]
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
 use libfuzzer_sys::fuzz_target;
@@ -31,6 +30,16 @@ fuzz_target!(|input: &[u8]| {
     }
 });
 
+/// All fields that an object of one of the kinds may have, with the bits of their numbers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Shown {
+    kind: ObjectKind,
+    vectors: [Option<[u32; 3]>; 2],
+    rotation: Option<[u32; 4]>,
+    switches: [Option<bool>; 2],
+    numbers: (Option<i32>, Option<u32>),
+}
+
 /// The two ends, the messages between them, and the objects that the replica reported.
 struct World {
     replicator: Replicator,
@@ -38,7 +47,7 @@ struct World {
     viewer: ViewerId,
     tick: u32,
     late: Vec<(Vec<u8>, u64)>,
-    reported: BTreeMap<ObjectId, ObjectKind>,
+    reported: [Option<ObjectKind>; OBJECTS as usize],
 }
 
 impl World {
@@ -47,7 +56,7 @@ impl World {
         let mut replicator = Replicator::new(Arc::clone(schema), OBJECTS, 1);
         let viewer = replicator.add_viewer().expect("the first client");
         let replica = Replica::new(Arc::clone(schema), OBJECTS);
-        Self { replicator, replica, viewer, tick: 0, late: Vec::new(), reported: BTreeMap::new() }
+        Self { replicator, replica, viewer, tick: 0, late: Vec::new(), reported: [None; OBJECTS as usize] }
     }
 
     /// Feeds arbitrary bytes to a replica that has objects: a refused message changes nothing.
@@ -69,25 +78,37 @@ impl World {
         }
     }
 
-    fn shown(&self) -> BTreeMap<ObjectId, String> {
-        let text = |object: slipgate_sync::ObjectRef<'_>| {
-            let cube = (object.vector(0), object.rotation(1), object.bool(1), object.bool(2), object.vector(2));
-            (object.id(), format!("{:?} {cube:?} {:?} {:?}", object.kind(), object.integer(0), object.scalar(1)))
-        };
-        self.replica.objects().map(text).collect()
+    fn shown(&self) -> [Option<Shown>; OBJECTS as usize] {
+        let mut shown = [None; OBJECTS as usize];
+        for object in self.replica.objects() {
+            let vectors = [0, 2].map(|field| object.vector(field).map(|parts| parts.map(f32::to_bits)));
+            shown[usize::from(object.id().0)] = Some(Shown {
+                kind: object.kind(),
+                vectors,
+                rotation: object.rotation(1).map(|parts| parts.map(f32::to_bits)),
+                switches: [1, 2].map(|field| object.bool(field)),
+                numbers: (object.integer(0), object.scalar(1).map(f32::to_bits)),
+            });
+        }
+        shown
     }
 
     /// Follows the changes: they are those between the objects before and now.
     fn poll(&mut self) {
         while let Some(change) = self.replica.poll() {
             match change {
-                ReplicaChange::Appeared { id, kind } => assert_eq!(self.reported.insert(id, kind), None),
-                ReplicaChange::Updated { id } => assert!(self.reported.contains_key(&id)),
-                ReplicaChange::Gone { id, .. } => assert!(self.reported.remove(&id).is_some()),
+                ReplicaChange::Appeared { id, kind } => {
+                    assert_eq!(self.reported[usize::from(id.0)].replace(kind), None);
+                }
+                ReplicaChange::Updated { id } => assert!(self.reported[usize::from(id.0)].is_some()),
+                ReplicaChange::Gone { id, .. } => assert!(self.reported[usize::from(id.0)].take().is_some()),
             }
         }
-        let present = self.replica.objects().map(|object| (object.id(), object.kind()));
-        assert_eq!(self.reported, present.collect());
+        let mut present = [None; OBJECTS as usize];
+        for object in self.replica.objects() {
+            present[usize::from(object.id().0)] = Some(object.kind());
+        }
+        assert_eq!(self.reported, present);
     }
 
     fn commit(&mut self, ticks: u32) {

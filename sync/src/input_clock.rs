@@ -81,7 +81,7 @@ impl InputClock {
         };
         self.position = Some((next, now.max(at)));
         let lead = next - now * self.ticks_per_second;
-        for tick in position as u32..=(next as u32).min(position as u32 + KEPT_LEADS as u32) {
+        for tick in position as u32..=(next as u32).min((position as u32).saturating_add(KEPT_LEADS as u32)) {
             if let Some(kept) = self.leads.get_mut(tick as usize % KEPT_LEADS) {
                 *kept = (tick, lead);
             }
@@ -133,6 +133,13 @@ mod tests {
         assert_eq!(clock.advance(Duration::from_secs(1)), None);
         clock.on_report(InputReport { newest: 0, margin_quarters: 0 });
         assert_eq!(clock.tick(), None);
+    }
+
+    #[test]
+    fn last_ticks_of_a_server_are_no_overflow() {
+        let mut clock = InputClock::new(60);
+        clock.set(u32::MAX, Duration::from_millis(100), Duration::ZERO, Duration::ZERO);
+        assert_eq!(clock.advance(Duration::from_secs(60)), Some(u32::MAX));
     }
 
     #[test]
