@@ -1,7 +1,7 @@
 /* The echo of `cargo xtask bench-c` in C. `echo.rs` and `Echo.cs` do the same.
  *
- * Client and server of one program on loopback. For each line of the input the program sends rounds of 64 messages,
- * waits for their echoes, and prints the processor time of a message in nanoseconds. With the argument `state` it
+ * Client and server of one program on loopback. For each line of the input the program sends 64 messages a turn
+ * and takes their echoes, and prints the processor time of an echo in nanoseconds and the turns of 64 echoes. With the argument `state` it
  * prints the time of one call of slipgate_client_state instead. */
 #define _POSIX_C_SOURCE 199309L
 #include <stdio.h>
@@ -19,13 +19,16 @@
         }                                                                      \
     } while (0)
 
-enum { CHAT, MESSAGES = 64, MESSAGE_BYTES = 64, WARM_UP = 300, ROUNDS = 300, WAIT_US = 500, CALLS = 20000000 };
+enum { CHAT, MESSAGES = 64, MESSAGE_BYTES = 64, WAIT_US = 500, CALLS = 20000000 };
+enum { WARM_UP = 64 * 1000, ECHOES = 64 * 1000 };
+/* Messages whose echoes have not come back: less than the queue of a channel holds. */
+enum { MAX_OUTSTANDING = 192 };
 
 static uint8_t message[MESSAGE_BYTES];
 static slipgate_server *server;
 static slipgate_client *client;
 static slipgate_event events[MESSAGES];
-static int turns;
+static int turns, sent, echoes;
 
 static double processor_time(void) {
     struct timespec time;
@@ -33,9 +36,9 @@ static double processor_time(void) {
     return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
 }
 
-/* Runs a turn of the server and one of the client. Returns the number of echoes. */
-static int turn(void) {
-    int echoes = 0;
+/* Runs a turn of the server and one of the client, which sends 64 messages unless many are on their way. */
+static void turn(void) {
+    int before = echoes;
     size_t count;
     turns++;
     slipgate_server_begin_turn(server);
@@ -50,22 +53,22 @@ static int turn(void) {
         for (size_t i = 0; i < count; i++)
             if (events[i].kind == SLIPGATE_MESSAGE)
                 echoes += events[i].length == MESSAGE_BYTES && memcmp(events[i].bytes, message, MESSAGE_BYTES) == 0;
+    if (slipgate_client_state(client) == 3 && sent - echoes <= MAX_OUTSTANDING - MESSAGES) {
+        for (int i = 0; i < MESSAGES; i++)
+            CHECK(slipgate_client_send_message(client, CHAT, message, MESSAGE_BYTES, NULL) == SLIPGATE_DONE);
+        sent += MESSAGES;
+    }
     slipgate_client_end_turn(client);
-    return echoes;
+    if (echoes == before) CHECK(slipgate_client_wait(client, WAIT_US) == SLIPGATE_DONE);
 }
 
-/* Sends 64 messages and takes their echoes. */
-static void run_round(void) {
-    int echoes = 0;
-    slipgate_client_begin_turn(client);
-    for (int i = 0; i < MESSAGES; i++)
-        CHECK(slipgate_client_send_message(client, CHAT, message, MESSAGE_BYTES, NULL) == SLIPGATE_DONE);
-    slipgate_client_end_turn(client);
-    while (echoes < MESSAGES) {
-        int found = turn();
-        echoes += found;
-        if (found == 0) CHECK(slipgate_client_wait(client, WAIT_US) == SLIPGATE_DONE);
-    }
+/* Takes this many echoes, and returns the processor time of one in nanoseconds. */
+static double measure(int wanted) {
+    double before = processor_time();
+    sent -= echoes;
+    echoes = turns = 0;
+    while (echoes < wanted) turn();
+    return (processor_time() - before) / echoes;
 }
 
 static void start(void) {
@@ -86,6 +89,7 @@ static void start(void) {
     traffic.count = 1;
     CHECK(slipgate_server_config_init(&config) == SLIPGATE_DONE);
     config.bind = "127.0.0.1:0";
+    config.slots = 4;
     config.keys = key;
     config.keys_length = sizeof key;
     config.traffic = &traffic;
@@ -98,10 +102,6 @@ static void start(void) {
     claims.servers = address;
     CHECK(slipgate_token_issue(&claims, key, token) == SLIPGATE_DONE);
     CHECK(slipgate_client_connect(client, token, sizeof token) == SLIPGATE_DONE);
-    while (slipgate_client_state(client) != 3) {
-        turn();
-        CHECK(slipgate_client_wait(client, WAIT_US) == SLIPGATE_DONE);
-    }
 }
 
 /* Returns the nanoseconds of one call. */
@@ -116,15 +116,13 @@ static double time_of_a_call(void) {
 int main(int argc, char **argv) {
     char line[16];
     start();
-    for (int i = 0; i < WARM_UP; i++) run_round();
+    measure(WARM_UP);
     while (fgets(line, sizeof line, stdin) != NULL) {
-        double before = processor_time();
-        turns = 0;
         if (argc > 1 && strcmp(argv[1], "state") == 0) {
             printf("%.2f 0\n", time_of_a_call());
         } else {
-            for (int i = 0; i < ROUNDS; i++) run_round();
-            printf("%.1f %.2f\n", (processor_time() - before) / (ROUNDS * MESSAGES), (double)turns / ROUNDS);
+            double time = measure(ECHOES);
+            printf("%.1f %.2f\n", time, (double)turns * MESSAGES / echoes);
         }
         CHECK(fflush(stdout) == 0);
     }

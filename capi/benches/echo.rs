@@ -1,7 +1,7 @@
 //! The echo of `cargo xtask bench-c` in Rust. `echo.c` and `Echo.cs` do the same.
 //!
-//! Client and server of one program on loopback. For each line of the input the program sends rounds of 64 messages,
-//! waits for their echoes, and prints the processor time of a message in nanoseconds.
+//! Client and server of one program on loopback. For each line of the input the program sends 64 messages a turn
+//! and takes their echoes, and prints the processor time of an echo in nanoseconds and the turns of 64 echoes.
 
 #![allow(clippy::print_stdout, reason = "a program of a benchmark")]
 
@@ -22,8 +22,10 @@ const KEY: [u8; 32] = [7; 32];
 const CHAT: ChannelId = ChannelId(0);
 const MESSAGES: usize = 64;
 const MESSAGE: [u8; 64] = [7; 64];
-const WARM_UP: usize = 300;
-const ROUNDS: usize = 300;
+const WARM_UP: usize = 64 * 1000;
+const ECHOES: usize = 64 * 1000;
+/// Messages whose echoes have not come back: less than the queue of a channel holds.
+const MAX_OUTSTANDING: usize = 192;
 /// How long a turn without an echo waits.
 const WAIT: Duration = Duration::from_micros(500);
 
@@ -34,6 +36,8 @@ struct Echo {
     client_inbox: client::Inbox,
     clock: Clock,
     turns: usize,
+    sent: usize,
+    echoes: usize,
 }
 
 impl Echo {
@@ -49,11 +53,11 @@ impl Echo {
         let mut client = Client::new()?.with_traffic(traffic)?;
         client.connect(token(&addresses)?, clock.now())?;
         let (server_inbox, client_inbox) = (server::Inbox::default(), client::Inbox::default());
-        Ok(Self { server, client, server_inbox, client_inbox, clock, turns: 0 })
+        Ok(Self { server, client, server_inbox, client_inbox, clock, turns: 0, sent: 0, echoes: 0 })
     }
 
-    /// Runs a turn of the server and one of the client. Returns the number of echoes.
-    fn turn(&mut self) -> Result<usize, Box<dyn Error>> {
+    /// Runs a turn of the server and one of the client, which sends 64 messages unless many are on their way.
+    fn turn(&mut self) -> Result<(), Box<dyn Error>> {
         self.turns += 1;
         self.server.begin_turn(self.clock.now());
         while let Some(event) = self.server_inbox.next(&mut self.server) {
@@ -62,42 +66,35 @@ impl Echo {
             }
         }
         self.server.end_turn();
-        let mut echoes = 0;
+        let before = self.echoes;
         self.client.begin_turn(self.clock.now());
         while let Some(event) = self.client_inbox.next(&mut self.client) {
             if let client::Event::Message { bytes, .. } = event {
-                echoes += usize::from(bytes == MESSAGE);
+                self.echoes += usize::from(bytes == MESSAGE);
             }
         }
-        self.client.end_turn();
-        Ok(echoes)
-    }
-
-    /// Sends 64 messages and takes their echoes.
-    fn round(&mut self) -> Result<(), Box<dyn Error>> {
-        self.client.begin_turn(self.clock.now());
-        for _ in 0..MESSAGES {
-            self.client.send_message(CHAT, &MESSAGE)?;
+        if self.client.state().is_connected() && self.sent - self.echoes <= MAX_OUTSTANDING - MESSAGES {
+            for _ in 0..MESSAGES {
+                self.client.send_message(CHAT, &MESSAGE)?;
+            }
+            self.sent += MESSAGES;
         }
         self.client.end_turn();
-        let mut echoes = 0;
-        while echoes < MESSAGES {
-            let found = self.turn()?;
-            echoes += found;
-            if found == 0 {
-                self.client.wait(WAIT)?;
-            }
+        if self.echoes == before {
+            self.client.wait(WAIT)?;
         }
         Ok(())
     }
 
-    /// Returns the processor time of a message in nanoseconds.
-    fn measure(&mut self) -> Result<f64, Box<dyn Error>> {
-        let before = processor_time();
-        for _ in 0..ROUNDS {
-            self.round()?;
+    /// Takes this many echoes. Returns the processor time of one in nanoseconds, and the turns of 64.
+    fn measure(&mut self, echoes: usize) -> Result<(f64, f64), Box<dyn Error>> {
+        let (before, start) = (processor_time(), self.echoes);
+        self.turns = 0;
+        while self.echoes - start < echoes {
+            self.turn()?;
         }
-        Ok((processor_time() - before) / (ROUNDS * MESSAGES) as f64)
+        let echoes = (self.echoes - start) as f64;
+        Ok(((processor_time() - before) / echoes, (self.turns * MESSAGES) as f64 / echoes))
     }
 }
 
@@ -114,18 +111,11 @@ fn processor_time() -> f64 {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut echo = Echo::start()?;
-    while !echo.client.state().is_connected() {
-        echo.turn()?;
-        echo.client.wait(WAIT)?;
-    }
-    for _ in 0..WARM_UP {
-        echo.round()?;
-    }
+    echo.measure(WARM_UP)?;
     for line in std::io::stdin().lock().lines() {
         line?;
-        echo.turns = 0;
-        let nanoseconds = echo.measure()?;
-        println!("{nanoseconds:.1} {:.2}", echo.turns as f64 / ROUNDS as f64);
+        let (nanoseconds, turns) = echo.measure(ECHOES)?;
+        println!("{nanoseconds:.1} {turns:.2}");
         std::io::stdout().flush()?;
     }
     Ok(())

@@ -60,6 +60,7 @@ impl BoundSocket {
         if address.is_ipv4() {
             forbid_fragmentation(&socket);
         }
+        ignore_closed_ports(&socket);
         Ok(Self { socket: UdpSocket::from_std(socket.into()), dropped: DropCounter::default() })
     }
 
@@ -122,6 +123,15 @@ fn forbid_fragmentation(socket: &Socket) {
 
 #[cfg(not(target_os = "linux"))]
 const fn forbid_fragmentation(_: &Socket) {}
+
+/// Asks Windows not to report closed ports of peers by reads. Where it refuses, the errors are counted as others are.
+#[cfg(windows)]
+fn ignore_closed_ports(socket: &Socket) {
+    let _ = super::syscalls_windows::ignore_closed_ports(std::os::windows::io::AsSocket::as_socket(socket));
+}
+
+#[cfg(not(windows))]
+const fn ignore_closed_ports(_: &Socket) {}
 
 #[cfg(target_os = "linux")]
 fn read_drops(socket: &UdpSocket) -> Option<u32> {

@@ -11,7 +11,7 @@
 //! Socket errors never stop a server or client: a router that reports one host as unreachable must not end a game.
 //! Errors are counted by kind, and the datagrams they concern are lost.
 
-// Only `syscalls` may use `unsafe`, for calls without a safe wrapper in the standard library.
+// Only `syscalls` and `syscalls_windows` may use `unsafe`, for calls without a safe wrapper in the standard library.
 #![deny(unsafe_code)]
 
 mod address_family;
@@ -37,6 +37,8 @@ mod shards;
 mod stats;
 #[cfg(target_os = "linux")]
 mod syscalls;
+#[cfg(windows)]
+mod syscalls_windows;
 mod time_slice;
 mod waker;
 

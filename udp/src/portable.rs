@@ -43,9 +43,12 @@ impl PortableDatapath {
 
 /// Fills the batch until it holds `max`. Returns whether the socket is empty; a read of nothing but errors counts as
 /// empty, so that the thread does not spin.
+///
+/// Windows drops a datagram that is longer than the buffer and reports it as an error. Such datagrams count towards
+/// `max`, as they do on systems that cut them.
 pub(super) fn receive(socket: &UdpSocket, batch: &mut ReceiveBatch, max: usize, stats: &mut SocketStats) -> bool {
-    let (mut errors, had) = (0, batch.len());
-    while batch.len() < max {
+    let (mut errors, mut too_long, had) = (0, 0, batch.len());
+    while batch.len() + too_long < max {
         let Some(buffer) = batch.next_buf() else { return false };
         stats.receive_calls += 1;
         match socket.recv_from(buffer) {
@@ -54,8 +57,12 @@ pub(super) fn receive(socket: &UdpSocket, batch: &mut ReceiveBatch, max: usize, 
                 stats.count_received(bytes);
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return true,
+            Err(error) if is_too_large(&error) => {
+                stats.count_error(SocketErrorKind::TooLarge);
+                too_long += 1;
+            }
             Err(error) => {
-                // Windows reports a truncated datagram as an error; other systems report errors of earlier sends here.
+                // An error of an earlier send.
                 stats.count_error(SocketErrorKind::of(&error));
                 errors += 1;
                 if errors >= MAX_RECEIVE_ERRORS_PER_TURN {

@@ -24,10 +24,14 @@ configuration gets only its digest, which is printed.
 To replace the private key without an outage: run keygen --rotate on a copy of the file, install it on every server, \
 then on the issuer, and remove the last line when the tokens of the old key have expired.";
 
+/// How the written file is protected.
+const PROTECTION: &str =
+    if cfg!(unix) { "mode 0600" } else { "with the access rights of its folder, which only the server may read" };
+
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub(crate) struct KeygenFlags {
-    /// The file to create, with mode 0600; it must not exist
+    /// The file to create, on Unix with mode 0600; it must not exist
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
@@ -48,7 +52,7 @@ pub(crate) fn run(flags: &KeygenFlags) -> Result<(), Failure> {
         let text = Zeroizing::new(format!("{}\n", key.expose()));
         secret_file::write(&flags.file, text.as_bytes(), Existing::Refuse)?;
         print_line(&format!(
-            "wrote an API key for a backend to {path} (mode 0600); its digest, for the issuer's configuration:"
+            "wrote an API key for a backend to {path} ({PROTECTION}); its digest, for the issuer's configuration:"
         ));
         print_line(&key.digest(&mut entropy).to_string());
         return Ok(());
@@ -60,7 +64,7 @@ pub(crate) fn run(flags: &KeygenFlags) -> Result<(), Failure> {
     }
     let existing = if flags.rotate { Existing::Replace } else { Existing::Refuse };
     secret_file::write(&flags.file, key_file(&keys).as_bytes(), existing)?;
-    print_line(&format!("wrote {} private key(s), newest first, to {path} (mode 0600)", keys.len()));
+    print_line(&format!("wrote {} private key(s), newest first, to {path} ({PROTECTION})", keys.len()));
     Ok(())
 }
 
