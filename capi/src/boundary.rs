@@ -29,8 +29,10 @@ impl<T> Guarded<T> {
             Ok(Ok(status) | Err(status)) => status,
             Err(payload) => {
                 self.is_poisoned = true;
-                // The payload's own destructor could panic.
-                std::mem::forget(payload);
+                // The payload's own destructor could panic. The payload of that panic is leaked.
+                if let Err(second) = panic::catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+                    std::mem::forget(second);
+                }
                 SLIPGATE_ERROR_PANIC
             }
         }
