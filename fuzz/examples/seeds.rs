@@ -433,10 +433,80 @@ fn write_scripts(corpus: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// Requests for `issuer_requests`: a name, the first line, a placeholder of a key or nothing, and a body.
+const REQUESTS: &[(&str, &str, &str, &str)] = &[
+    ("health", "GET /healthz", "", ""),
+    ("ready", "GET /readyz", "", ""),
+    ("metrics", "GET /metrics", "@any", ""),
+    ("document", "GET /openapi.json", "", ""),
+    ("page", "HEAD /docs", "", ""),
+    ("unknown", "GET /v1/unknown?a=b", "@any", ""),
+    ("without_key", "POST /v1/tokens", "", r#"{"client_id":"1"}"#),
+    ("token", "POST /v1/tokens", "@any", r#"{"client_id":"1","protocol_id":"7"}"#),
+    (
+        "token_of_all_fields",
+        "POST /v1/tokens",
+        "@any",
+        concat!(
+            r#"{"client_id":"18446744073709551615","protocol_id":"8","server_addresses":["192.0.2.1:40000"],"#,
+            r#""user_data":"AQID","lifetime_seconds":45,"timeout_seconds":60}"#
+        ),
+    ),
+    (
+        "token_of_group",
+        "POST /v1/tokens",
+        "@lobby",
+        concat!(r#"{"client_id":"2","protocol_id":"7","group":"ranked","#, r#""regions":["eu"],"server_count":2}"#),
+    ),
+    ("token_beyond_scope", "POST /v1/tokens", "@lobby", r#"{"client_id":"2","protocol_id":"7"}"#),
+    ("token_of_player", "POST /v1/tokens", "@any", r#"{"player_jwt":"a.b.c","protocol_id":"7"}"#),
+    ("servers", "GET /v1/servers?group=ranked&after=a", "@any", ""),
+    ("events", "GET /v1/server-events", "@any", ""),
+    (
+        "registration",
+        "PUT /v1/servers/s2",
+        "@server",
+        concat!(
+            r#"{"protocol_id":"7","addresses":["192.0.2.1:40000","[2001:db8::1]:40001"],"group":"ranked","#,
+            r#""region":"eu","slots":64,"free_slots":63,"draining":false,"build":"1.2","#,
+            r#""admitted_client_ids":["1","2"]}"#
+        ),
+    ),
+    (
+        "registration_beyond_scope",
+        "PUT /v1/servers/s2",
+        "@server",
+        concat!(
+            r#"{"protocol_id":"7","addresses":["192.0.2.1:40000"],"#,
+            r#""group":"casual","slots":1,"free_slots":1}"#
+        ),
+    ),
+    ("removal", "DELETE /v1/servers/first", "@server", ""),
+    ("removal_of_none", "DELETE /v1/servers/none", "@any", ""),
+];
+
+/// Writes each request with the headers that it needs.
+fn write_requests(corpus: &Path) -> io::Result<()> {
+    let folder = corpus.join("issuer_requests");
+    fs::create_dir_all(&folder)?;
+    for (name, line, key, body) in REQUESTS {
+        let mut text = format!("{line} HTTP/1.1\r\nHost: a\r\n");
+        if !key.is_empty() {
+            text += &format!("Authorization: Bearer {key}\r\n");
+        }
+        if !body.is_empty() {
+            text += &format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
+        }
+        fs::write(folder.join(name).with_extension("seed"), text + "\r\n" + body)?;
+    }
+    Ok(())
+}
+
 fn main() -> io::Result<()> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     write_plays(&here.join("corpus"))?;
     write_scripts(&here.join("corpus"))?;
+    write_requests(&here.join("corpus"))?;
     for source in SOURCES {
         let file = here.join("../specs/vectors").join(source.file).with_extension("json");
         let json: Value = serde_json::from_slice(&fs::read(file)?)?;

@@ -31,6 +31,9 @@ pub mod api_key;
 #[cfg(feature = "http")]
 pub mod callers;
 mod entropy;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 #[cfg(feature = "http")]
 pub mod http;
 mod issuer;

@@ -24,6 +24,8 @@ const MAX_GAP: Duration = Duration::from_secs(TIMEOUT.as_secs() + 2);
 const DRAIN_KNOWN: Duration = Duration::from_secs(2);
 /// The pause of a player without a token.
 const RETRY: Duration = Duration::from_millis(100);
+/// The longest time that the slot of an unused token stays reserved: its lifetime of 30 s, and the grace.
+const MAX_RESERVED: Duration = Duration::from_secs(45);
 /// The longest time from a start of the store until tokens are minted again.
 const MAX_RECOVERY: Duration = Duration::from_secs(10);
 
@@ -118,6 +120,43 @@ impl Proof {
         }
     }
 
+    /// Runs turns until the servers, as the backend sees them, meet a condition.
+    fn until(&mut self, what: &str, is_met: impl Fn(&[Value]) -> bool) {
+        let (start, backend) = (Instant::now(), self.world.backend());
+        loop {
+            self.play(what, Duration::from_millis(200));
+            let servers = backend.servers();
+            if is_met(&servers) {
+                return;
+            }
+            assert!(start.elapsed() < MAX_RESERVED, "{what}: {servers:?}");
+        }
+    }
+
+    /// Runs turns until heartbeats have reported all players. A server that is lost earlier keeps their slots reserved
+    /// after its start.
+    fn until_reported(&mut self, what: &str) {
+        self.until(what, |servers| servers.iter().all(|server| server["reserved_slots"] == 0));
+    }
+
+    /// Runs turns until the other servers have room for the players of this one. Tokens for a server that was killed,
+    /// minted before its heartbeats were missed, keep its slots reserved until they have expired.
+    fn until_drainable(&mut self, index: usize) {
+        let (id, players) = (server_id(index), self.players_of(index) as u64);
+        let room = |server: &Value| {
+            let slots = |name: &str| server[name].as_u64().unwrap();
+            slots("free_slots") - slots("reserved_slots")
+        };
+        self.until("before a drain", |servers| {
+            servers.iter().filter(|server| server["id"] != id).map(room).sum::<u64>() >= players
+        });
+    }
+
+    fn players_of(&self, index: usize) -> usize {
+        let address = self.world.server_address(index);
+        self.players.iter().filter(|player| player.server() == Some(address)).count()
+    }
+
     fn begin_gap(&mut self) {
         self.players.iter_mut().for_each(Player::begin_gap);
         self.players.iter_mut().for_each(|player| player.ends.clear());
@@ -154,15 +193,14 @@ impl Proof {
         assert_eq!(self.ends(CloseKind::Denied), 0, "a slot was reserved twice");
         servers.insert(0, self.start_server(0));
         self.until_ready("a server that was killed");
+        self.until_drainable(1);
 
         self.begin_gap();
         let redirects: u32 = self.players.iter().map(|player| player.redirects).sum();
         servers[1].signal("-TERM");
         self.draining = Some((server_id(1), Instant::now()));
-        let address = self.world.server_address(1);
         self.play("a drain", DRAIN_KNOWN);
-        let left = self.players.iter().filter(|player| player.server() == Some(address)).count();
-        assert_eq!(left, 0, "players are left: {} {}", self.state(), servers[1].log());
+        assert_eq!(self.players_of(1), 0, "players are left: {} {}", self.state(), servers[1].log());
         self.assert_gap("a drain", MAX_GAP);
         assert!(self.players.iter().map(|player| player.redirects).sum::<u32>() > redirects, "none was redirected");
         let ends: Vec<_> = self.players.iter().flat_map(|player| &player.ends).collect();
@@ -194,8 +232,7 @@ impl Proof {
     }
 
     fn kill_store(&mut self, store: &mut Store) {
-        // The heartbeats report the players by then, and each issuer forgets their reservations.
-        self.play("before the loss of the store", Duration::from_secs(2));
+        self.until_reported("before the loss of the store");
         self.begin_gap();
         store.kill();
         self.play("a killed store", TIMEOUT + Duration::from_secs(1));
@@ -224,8 +261,7 @@ fn players_come_back_from_the_loss_of_each_part() {
     let issuers: Vec<_> = (0..2).map(|index| proof.world.start_issuer(index)).collect();
     let servers: Vec<_> = (0..SERVERS).map(|index| proof.start_server(index)).collect();
     proof.until_ready("the start");
-    // Heartbeats report the players by then. A server that is lost earlier keeps their slots reserved after its start.
-    proof.play("the start", Duration::from_secs(3));
+    proof.until_reported("the start");
     let servers = proof.kill_and_drain_servers(servers);
     let issuers = proof.kill_issuer(issuers);
     proof.kill_store(&mut store);

@@ -27,6 +27,28 @@ const TURN: Duration = Duration::from_millis(16);
 const WARM_UP: u64 = 24_000;
 const COUNTED: u64 = 4000;
 
+/// Which datagrams are lost between server and client.
+#[derive(Clone, Copy)]
+enum Losses {
+    /// One of three: queues are deeper than the rarest row of the usual losses makes them.
+    Heavy,
+    /// All of 4 turns in 64, in one direction after the other: acknowledgements are of more packets than usual.
+    Outages,
+    /// One of 11.
+    Usual,
+}
+
+impl Losses {
+    fn drop(self, turn: u64, index: usize) -> bool {
+        let number = turn as usize * 5 + index;
+        match self {
+            Self::Heavy => number % 3 == 1,
+            Self::Outages => turn % 64 < 4,
+            Self::Usual => number % 11 == 7,
+        }
+    }
+}
+
 fn layout() -> Arc<Layout> {
     Arc::new(Layout::try_from(KINDS.map(ChannelConfig::from).to_vec()).unwrap())
 }
@@ -151,10 +173,10 @@ impl Batch {
         Self { bufs: vec![[0; MAX_DATAGRAM_BYTES]; 128], lengths: Vec::with_capacity(128) }
     }
 
-    /// Returns the datagrams that arrive.
-    fn each(&mut self, turn: u64) -> impl Iterator<Item = &mut [u8]> {
+    /// Returns the datagrams that arrive, with these losses.
+    fn each(&mut self, turn: u64, losses: Losses) -> impl Iterator<Item = &mut [u8]> {
         let all = self.bufs.iter_mut().zip(self.lengths.drain(..)).map(|(buf, length)| &mut buf[..length]);
-        all.enumerate().filter(move |(index, _)| (turn as usize * 5 + index) % 11 != 7).map(|(_, datagram)| datagram)
+        all.enumerate().filter(move |(index, _)| !losses.drop(turn, *index)).map(|(_, datagram)| datagram)
     }
 }
 
@@ -180,6 +202,7 @@ struct Together {
     up: Batch,
     down: Batch,
     scratch: Vec<u8>,
+    losses: Losses,
     turn: u64,
     arrived: u64,
 }
@@ -201,7 +224,9 @@ impl Together {
             TokenSpec { client_id: 1, servers: vec![server_address], lifetime: 45, timeout: 5, user_data: [0; 256] };
         client.netcode.connect(mint.mint(&spec), start.monotonic, |_| true).unwrap();
         let (up, down, scratch) = (Batch::new(), Batch::new(), Vec::new());
-        let mut together = Self { server, client, server_address, away, up, down, scratch, turn: 0, arrived: 0 };
+        let losses = Losses::Usual;
+        let mut together =
+            Self { server, client, server_address, away, up, down, scratch, losses, turn: 0, arrived: 0 };
         (0..50).for_each(|_| together.turn(|_, _| {}));
         assert_eq!(together.client.netcode.state(), ClientState::Connected);
         together
@@ -212,7 +237,7 @@ impl Together {
         self.turn += 1;
         let unix = UnixMillis(START_TIME.0 + self.turn * TURN.as_millis() as u64);
         let now = Now { monotonic: Instant::from_start(TURN * self.turn as u32), unix };
-        for datagram in self.up.each(self.turn) {
+        for datagram in self.up.each(self.turn, self.losses) {
             let Ok(Some(mut received)) = self.server.handle(self.away, datagram, &mut self.scratch, now) else {
                 continue;
             };
@@ -220,7 +245,8 @@ impl Together {
                 self.arrived += 1;
             }
         }
-        for datagram in self.down.each(self.turn) {
+        // Other turns, so that outages do not hit both directions.
+        for datagram in self.down.each(self.turn + 32, self.losses) {
             let (scratch, now) = (&mut self.scratch, now.monotonic);
             let Ok(Some(mut received)) = self.client.handle(self.server_address, datagram, scratch, now) else {
                 continue;
@@ -261,9 +287,12 @@ fn stream_through_server_and_client_does_not_allocate() {
     for config in configs() {
         let algorithm = config.congestion.algorithm;
         let mut together = Together::connected(config);
-        let mut run = |turns| (0..turns).for_each(|_| together.turn(Together::talk));
-        run(WARM_UP);
-        assert_eq!(allocations(|| run(COUNTED)), 0, "{algorithm:?}");
+        let run = |together: &mut Together, turns| (0..turns).for_each(|_| together.turn(Together::talk));
+        for losses in [Losses::Heavy, Losses::Outages, Losses::Usual] {
+            together.losses = losses;
+            run(&mut together, WARM_UP / 3);
+        }
+        assert_eq!(allocations(|| run(&mut together, COUNTED)), 0, "{algorithm:?}");
         assert!(together.arrived > 8 * COUNTED, "only {} messages: {algorithm:?}", together.arrived);
     }
 }

@@ -74,7 +74,7 @@ impl HttpConnection {
         }
     }
 
-    async fn serve_plain(&mut self, stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) {
+    pub(super) async fn serve_plain(&mut self, stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) {
         let mut io = ConnectionIo::new(stream, Arc::clone(&self.state), self.limits);
         let mut stop = self.stop.clone();
         if let Some(turn) = before(&mut stop, self.limits.header_timeout, self.wait_for_turn(&mut io)).await {

@@ -17,6 +17,8 @@ mod connection_io;
 mod connection_state;
 mod connections;
 mod error;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod exchange;
 mod fields;
 mod games;
 mod guard;

@@ -6,8 +6,6 @@
 use alloc::collections::VecDeque;
 use core::time::Duration;
 
-use super::ring::push_back;
-
 /// The number of slices of a window: 1 s each for 20 s.
 const SLICES: usize = 20;
 
@@ -92,7 +90,11 @@ impl WindowedMinMax {
 
     fn begin_slice(&mut self, value: f64, now: f64) {
         if self.newest.since > f64::NEG_INFINITY {
-            push_back(&mut self.older, self.newest, SLICES);
+            // At once: one more slice than ever before can occur after hours.
+            if self.older.capacity() == 0 {
+                self.older.reserve_exact(SLICES);
+            }
+            self.older.push_back(self.newest);
         }
         // A slice that expires may have held the extreme.
         while self.older.len() >= SLICES || self.older.front().is_some_and(|oldest| now >= oldest.since + self.window) {
