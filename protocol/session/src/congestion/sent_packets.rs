@@ -294,6 +294,9 @@ impl SentPackets {
     }
 
     /// Marks the packet at this index as acknowledged. Returns whether that is news.
+    // Not inlined into the loop over the bits: most headers acknowledge one packet, and the loop would load all state
+    // before its first step.
+    #[inline(never)]
     fn acknowledge(&mut self, number: u64, index: usize, acked: &mut impl FnMut(&NewlyAcked)) -> bool {
         let has_one_meaning = !self.may_mean_older();
         let Some(record) = self.packets.get_mut(index) else { return false };

@@ -65,6 +65,7 @@ impl Channels {
     /// # Errors
     /// A [`ChannelViolation`] when the frames cannot be those of a conforming peer with the same layout. The connection
     /// must end then.
+    #[inline]
     pub fn next(
         &mut self,
         frames: &[u8],
@@ -72,19 +73,28 @@ impl Channels {
         scratch: &mut Vec<u8>,
         now: Instant,
     ) -> Result<Option<ReceivedMessage>, ChannelViolation> {
-        loop {
-            // Messages behind a closed gap come before the next frame, to keep the order.
-            if let Some(message) = self.drain(scratch) {
-                return Ok(Some(message));
-            }
-            if cursor.is_at_end(frames) {
-                return Ok(None);
-            }
-            self.frames_read += 1;
-            if let Some(message) = self.take(frames, cursor, scratch, now)? {
+        // Every packet ends with this call, which returns nothing.
+        while self.draining.is_some() || !cursor.is_at_end(frames) {
+            if let Some(message) = self.next_in_order(frames, cursor, scratch, now)? {
                 return Ok(Some(message));
             }
         }
+        Ok(None)
+    }
+
+    /// Returns a message behind a closed gap, or else handles the frame at the cursor: this keeps the order.
+    fn next_in_order(
+        &mut self,
+        frames: &[u8],
+        cursor: &mut FrameCursor,
+        scratch: &mut Vec<u8>,
+        now: Instant,
+    ) -> Result<Option<ReceivedMessage>, ChannelViolation> {
+        if self.draining.is_some() {
+            return Ok(self.drain(scratch));
+        }
+        self.frames_read += 1;
+        self.take(frames, cursor, scratch, now)
     }
 
     /// Returns how many frames were read since the last call.

@@ -15,7 +15,7 @@ impl Channels {
     #[must_use]
     #[inline]
     pub fn wants_to_send(&self) -> bool {
-        self.table.pending != 0 && self.ready() != 0
+        channels_in(self.table.pending).any(|channel| self.is_waiting(channel) && self.allows(channel))
     }
 
     /// Returns when there is work that no datagram triggers: hashing, unpolled receipts, a channel that waits for the
@@ -49,7 +49,7 @@ impl Channels {
     fn waiting(&self) -> u64 {
         let mut waiting = self.table.pending;
         for channel in channels_in(self.table.pending) {
-            if self.waiting_since(channel).is_none() && !self.has_transfer_frames(channel) {
+            if !self.is_waiting(channel) {
                 waiting &= !(1 << channel.0);
             }
         }
@@ -130,9 +130,11 @@ impl Channels {
         }
     }
 
-    /// Returns whether a transfer of the channel has a frame to write. Its waiting time begins with the next packet.
+    /// Returns whether a channel has a frame to write. The waiting time of a transfer begins with the next packet.
     #[inline]
-    fn has_transfer_frames(&self, channel: ChannelId) -> bool {
-        self.transfers.get(usize::from(channel.0)).is_some_and(TransferChannel::has_frames)
+    fn is_waiting(&self, channel: ChannelId) -> bool {
+        let has_transfer_frames =
+            || self.transfers.get(usize::from(channel.0)).is_some_and(TransferChannel::has_frames);
+        self.waiting_since(channel).is_some() || has_transfer_frames()
     }
 }
