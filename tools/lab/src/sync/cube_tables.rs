@@ -258,6 +258,11 @@ const GOALS: &str = "
 | late inputs, jumps | 0.5 %, 0 | inputs |
 
 The goals come from a prototype with another world of cubes, in which 68 % of 504 and 83 % of 1,001 cubes were awake.
+The method of the thesis erred by 7.6 cm there with 20 messages a second and 13 % loss. It errs less in this world, so the
+goals of errors are easier to reach here.
+
+Not reached by the worst seed: starved frames at 20 states a second and 13 % loss, and, by less than 1 %, the payload of
+104 cubes. The mean of all seeds reaches both.
 ";
 
 /// Runs everything and returns this part of the document.
