@@ -6,8 +6,9 @@
 //! ```
 //!
 //! A [`recording`] is a simulated world of balls and players. A [`replay`] sends it over a path with one method, and
-//! measures bytes and errors. [`cube_tables`] are measured in the world of cubes: [`states`], which both ends simulate,
-//! [`playout`], and [`input_timing`]. [`document`] runs all of it and prints `specs/sync-table.md`.
+//! measures bytes and errors. [`cube_tables`] are measured in the world of cubes: [`states`], which both ends
+//! simulate, [`playout`], [`predicting`], [`rewinding`], [`peer_formats`], and [`input_timing`]. [`document`] runs
+//! all of it and prints `specs/sync-table.md`.
 
 pub mod cube_fields;
 pub mod cube_tables;
@@ -15,10 +16,14 @@ pub mod cubes;
 pub mod document;
 pub mod input_timing;
 pub mod lossy;
+pub mod peer_formats;
 pub mod percentile;
 pub mod playout;
+pub mod predicted_world;
+pub mod predicting;
 pub mod recording;
 pub mod replay;
+pub mod rewinding;
 pub mod simulating;
 pub mod states;
 pub mod sync_figures;

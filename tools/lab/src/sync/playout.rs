@@ -3,17 +3,19 @@
 use std::time::Duration;
 
 use slipgate_sim::Random;
-use slipgate_sync::{ObjectId, PlayoutClock, PlayoutSamples, PoseSample, Replica, ReplicaChange, Replicator, TickRate};
+use slipgate_sync::{
+    ObjectId, PlayoutClock, PlayoutSamples, Pose, PoseSample, Replica, ReplicaChange, Replicator, TickRate,
+};
 
 use super::cube_fields;
 use super::cubes::CubeRecording;
 use super::lossy::{LossyPath, MessageLoss};
 use super::percentile::{Errors, distance};
 
-const TICKS: u32 = 60;
+pub(super) const TICKS: u32 = 60;
 /// Ticks before the measurement starts: half a minute, as long as the clock remembers.
 pub const WARM_UP: usize = 1800;
-const DELAY: Duration = Duration::from_millis(50);
+pub(super) const DELAY: Duration = Duration::from_millis(50);
 const LOSS_REPORT: Duration = Duration::from_millis(150);
 /// The thesis sends 10 snapshots a second and shows them 100 ms later (§3.4.2).
 const THESIS_PERIOD: u32 = TICKS / 10;
@@ -138,12 +140,11 @@ pub fn ours(
         while let Some((at, message)) = path.pop(now) {
             client.receive(&message, at);
         }
-        let Some(at) = client.clock.advance(now) else { continue };
+        let Some(at) = client.advance(now) else { continue };
         if tick >= WARM_UP {
             measure.add(recording, at, client.clock.is_starved(), now);
             for id in 0..recording.objects {
-                let newest = client.clock.newest_tick().unwrap_or(0);
-                if let Some((pose, _)) = client.samples.shown(ObjectId(id as u16), at, newest) {
+                if let Some(pose) = client.shown(id, at) {
                     measure.add_error(recording, id, at, pose.position);
                 }
             }
@@ -152,7 +153,7 @@ pub fn ours(
     measure.figures(bytes, seconds_of(recording))
 }
 
-fn time_of(tick: usize) -> Duration {
+pub(super) fn time_of(tick: usize) -> Duration {
     Duration::from_micros(tick as u64 * 1_000_000 / u64::from(TICKS))
 }
 
@@ -160,14 +161,14 @@ fn seconds_of(recording: &CubeRecording) -> f64 {
     recording.ticks().saturating_sub(WARM_UP) as f64 / f64::from(TICKS)
 }
 
-struct SnapshotServer {
+pub(super) struct SnapshotServer {
     replicator: Replicator,
     viewer: slipgate_sync::ViewerId,
     reports: Vec<(Duration, u64, bool)>,
 }
 
 impl SnapshotServer {
-    fn new(recording: &CubeRecording) -> Self {
+    pub(super) fn new(recording: &CubeRecording) -> Self {
         let (schema, kind) = cube_fields::shown();
         let objects = recording.objects as u16;
         let mut replicator = Replicator::new(schema, objects, 1);
@@ -176,7 +177,7 @@ impl SnapshotServer {
         Self { replicator, viewer, reports: Vec::new() }
     }
 
-    fn take_reports(&mut self, now: Duration) {
+    pub(super) fn take_reports(&mut self, now: Duration) {
         for (_, tag, has_arrived) in self.reports.extract_if(.., |report| report.0 <= now) {
             if has_arrived {
                 self.replicator.on_acknowledged(self.viewer, tag);
@@ -186,7 +187,13 @@ impl SnapshotServer {
         }
     }
 
-    fn send(&mut self, recording: &CubeRecording, tick: usize, path: &mut LossyPath<Vec<u8>>, now: Duration) -> usize {
+    pub(super) fn send(
+        &mut self,
+        recording: &CubeRecording,
+        tick: usize,
+        path: &mut LossyPath<Vec<u8>>,
+        now: Duration,
+    ) -> usize {
         for (id, state) in (0..).zip(recording.state(tick)) {
             let mut object = self.replicator.object(ObjectId(id)).expect("it was spawned");
             cube_fields::set_shown(&mut object, state).expect("the fields of a cube");
@@ -203,20 +210,20 @@ impl SnapshotServer {
     }
 }
 
-struct SnapshotClient {
+pub(super) struct SnapshotClient {
     replica: Replica,
     clock: PlayoutClock,
     samples: PlayoutSamples,
 }
 
 impl SnapshotClient {
-    fn new(recording: &CubeRecording, rate: TickRate) -> Self {
+    pub(super) fn new(recording: &CubeRecording, rate: TickRate) -> Self {
         let objects = recording.objects as u16;
         let (clock, samples) = (PlayoutClock::new(rate), PlayoutSamples::new(objects, rate));
         Self { replica: Replica::new(cube_fields::shown().0, objects), clock, samples }
     }
 
-    fn receive(&mut self, message: &[u8], at: Duration) {
+    pub(super) fn receive(&mut self, message: &[u8], at: Duration) {
         let tick = self.replica.read(message).expect("a message of the replicator");
         self.clock.on_state(tick, at);
         while let Some(change) = self.replica.poll() {
@@ -226,5 +233,16 @@ impl SnapshotClient {
             let Some((pose, is_at_rest)) = cube_fields::shown_pose(object) else { continue };
             self.samples.add(id, PoseSample { tick, pose, velocity: None, is_at_rest, is_teleport: false });
         }
+    }
+
+    /// Moves the timeline on. Returns the tick that is shown now.
+    pub(super) fn advance(&mut self, now: Duration) -> Option<f64> {
+        self.clock.advance(now)
+    }
+
+    /// Returns what is shown of a cube at a tick.
+    pub(super) fn shown(&self, id: usize, at: f64) -> Option<Pose> {
+        let newest = self.clock.newest_tick().unwrap_or(0);
+        self.samples.shown(ObjectId(id as u16), at, newest).map(|(pose, _)| pose)
     }
 }

@@ -22,11 +22,11 @@ use super::thesis::{THESIS_BUFFER, THESIS_MESSAGE_BYTES, ThesisPriorities};
 /// Ticks in a second.
 const TICKS: u32 = 60;
 /// Ticks before the measurement starts: five seconds.
-const WARM_UP: usize = 300;
+pub(super) const WARM_UP: usize = 300;
 /// The time of a message on its way (state.md: 50 ms one way).
 const DELAY: Duration = Duration::from_millis(50);
 /// The time after which the server knows that a message got lost.
-const LOSS_REPORT: Duration = Duration::from_millis(150);
+pub(super) const LOSS_REPORT: Duration = Duration::from_millis(150);
 /// Bytes of a datagram around a message: IPv4 and UDP 28, encryption 21, acknowledgements 9, frame and receipt 10.
 const HEADER_BYTES: usize = 28 + 21 + 9 + 10;
 
@@ -68,14 +68,14 @@ pub struct StateFigures {
 }
 
 /// A message on its way to the client.
-struct StateMessage {
-    tick: u32,
+pub(super) struct CubeMessage {
+    pub(super) tick: u32,
     /// Ours: as on the wire.
-    bytes: Vec<u8>,
-    drivers: Vec<u8>,
+    pub(super) bytes: Vec<u8>,
+    pub(super) drivers: Vec<u8>,
     /// The thesis's: the states themselves and the keys of the last ticks.
     states: Vec<(ObjectId, CubeState)>,
-    tag: u64,
+    pub(super) tag: u64,
 }
 
 /// Runs a method on a recorded world.
@@ -87,9 +87,9 @@ pub fn run(recording: &CubeRecording, setup: StateRun, seed: u64) -> StateFigure
     }
 }
 
-trait StateServer {
+pub(super) trait StateServer {
     /// Returns the message of a tick, and its bytes on the wire.
-    fn write(&mut self, recording: &CubeRecording, tick: u32) -> (StateMessage, usize);
+    fn write(&mut self, recording: &CubeRecording, tick: u32) -> (CubeMessage, usize);
     /// Notes what happened to messages.
     fn on_result(&mut self, message: u64, tick: u32, has_arrived: bool);
 }
@@ -111,7 +111,7 @@ impl ThesisServer {
 }
 
 impl StateServer for ThesisServer {
-    fn write(&mut self, recording: &CubeRecording, tick: u32) -> (StateMessage, usize) {
+    fn write(&mut self, recording: &CubeRecording, tick: u32) -> (CubeMessage, usize) {
         let states = recording.state(tick as usize);
         let chosen = self.priorities.choose(states);
         let states = chosen.iter().map(|id| (ObjectId(*id as u16), states[*id])).collect();
@@ -119,13 +119,13 @@ impl StateServer for ThesisServer {
         let ticks = if self.has_inputs { tick.saturating_sub(self.period) + 1..tick + 1 } else { 0..0 };
         let drivers = ticks.flat_map(|tick| recording.inputs(tick as usize)).flat_map(|input| input.0.to_le_bytes());
         let drivers = drivers.collect();
-        (StateMessage { tick, bytes: Vec::new(), drivers, states, tag: 0 }, THESIS_MESSAGE_BYTES)
+        (CubeMessage { tick, bytes: Vec::new(), drivers, states, tag: 0 }, THESIS_MESSAGE_BYTES)
     }
 
     fn on_result(&mut self, _: u64, _: u32, _: bool) {}
 }
 
-struct OurServer {
+pub(super) struct OurServer {
     replicator: Replicator,
     viewer: ViewerId,
     logs: [InputLog; PLAYERS],
@@ -134,7 +134,7 @@ struct OurServer {
 }
 
 impl OurServer {
-    fn new(recording: &CubeRecording, setup: StateRun) -> Self {
+    pub(super) fn new(recording: &CubeRecording, setup: StateRun) -> Self {
         let (schema, kind) = cube_fields::simulated();
         let objects = recording.objects as u16;
         let mut replicator = Replicator::new(schema, objects, 1);
@@ -146,7 +146,7 @@ impl OurServer {
 }
 
 impl StateServer for OurServer {
-    fn write(&mut self, recording: &CubeRecording, tick: u32) -> (StateMessage, usize) {
+    fn write(&mut self, recording: &CubeRecording, tick: u32) -> (CubeMessage, usize) {
         for (id, state) in (0..).zip(recording.state(tick as usize)) {
             let mut object = self.replicator.object(ObjectId(id)).expect("it was spawned");
             cube_fields::set_simulated(&mut object, state).expect("the fields of a cube");
@@ -172,7 +172,7 @@ impl StateServer for OurServer {
             None => (Vec::new(), u64::MAX),
         };
         let size = bytes.len() + drivers.len();
-        (StateMessage { tick, bytes, drivers, states: Vec::new(), tag }, size)
+        (CubeMessage { tick, bytes, drivers, states: Vec::new(), tag }, size)
     }
 
     fn on_result(&mut self, tag: u64, tick: u32, has_arrived: bool) {
@@ -202,7 +202,7 @@ struct Exchange<'r, S> {
     setup: StateRun,
     server: S,
     client: Client,
-    path: LossyPath<StateMessage>,
+    path: LossyPath<CubeMessage>,
     results: VecDeque<(Duration, u64, u32, bool)>,
     bytes: usize,
     simulated: Errors,
@@ -273,7 +273,7 @@ impl<'r, S: StateServer> Exchange<'r, S> {
         self.figures()
     }
 
-    fn receive(&mut self, message: StateMessage, now: Duration) {
+    fn receive(&mut self, message: CubeMessage, now: Duration) {
         let client = &mut self.client;
         client.clock.on_state(message.tick, now);
         client.thesis_start.get_or_insert((now, message.tick));

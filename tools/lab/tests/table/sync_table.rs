@@ -9,9 +9,10 @@ use std::time::Duration;
 use slipgate_lab::sync::cubes::CubeRecording;
 use slipgate_lab::sync::document::{self, LOSS_OF_GOALS};
 use slipgate_lab::sync::lossy::MessageLoss;
+use slipgate_lab::sync::peer_formats::{self, PeerFormat};
 use slipgate_lab::sync::replay::SyncMethod;
 use slipgate_lab::sync::states::{self, StateMethod, StateRun};
-use slipgate_lab::sync::{input_timing, playout};
+use slipgate_lab::sync::{input_timing, playout, predicting, rewinding};
 use slipgate_sync::SmoothingDecay;
 
 use crate::scale::pick;
@@ -83,4 +84,29 @@ fn playout_starves_in_few_frames() {
     let ours = playout::ours(&recording, 20, loss, Duration::from_millis(10), 1);
     assert!(ours.starved < 2.0 && theirs.starved > 5.0, "{ours:?} beside {theirs:?}");
     assert!(ours.error < theirs.error, "{ours:?} beside {theirs:?}");
+}
+
+#[test]
+fn own_cube_is_predicted_and_corrected() {
+    let recording = CubeRecording::new(104, 1, 900);
+    let figures = predicting::run(&recording, 20, MessageLoss::Random(0.13), 1);
+    assert!(figures.simulated < 10.0 && figures.shown < 12.0, "{figures:?}");
+    assert!(figures.corrections > 1.0 && figures.repeated < 400.0, "{figures:?}");
+}
+
+#[test]
+fn shots_hit_what_the_client_showed() {
+    let recording = CubeRecording::new(104, 1, 3600);
+    let figures = rewinding::run(&recording, 60, MessageLoss::Random(0.13), Duration::from_millis(10), 1);
+    assert!(figures.error < 2.0 && figures.missed < 1.0 && figures.missed < figures.missed_without, "{figures:?}");
+}
+
+#[test]
+fn other_formats_cost_more() {
+    let recording = CubeRecording::new(104, 1, 3600);
+    let ours = playout::ours(&recording, 20, MessageLoss::Random(0.0), Duration::ZERO, 1).payload;
+    for format in PeerFormat::ALL {
+        let theirs = peer_formats::payload(&recording, format);
+        assert!(1.5 * ours < theirs, "{format:?}: {theirs} kbit/s beside {ours}");
+    }
 }

@@ -1,17 +1,15 @@
 //! The client with its own cube: it simulates ahead of the server with the keys that are pressed now, and repeats the
 //! ticks that the server corrects.
 
-mod predicted_world;
-
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use slipgate_lab::sync::cube_fields;
+use slipgate_lab::sync::predicted_world::PredictedWorld;
 use slipgate_sync::{InputBuffer, InputClock, InputLog, MAX_INPUT_BYTES, Pose, Replica};
 use slipgate_worlds::{PLAYERS, RandomPlayers};
 
-use self::predicted_world::PredictedWorld;
 use super::view::{CubeView, MessageArrival, ShownFrame};
 use crate::demo::cubes::keyboard::Keyboard;
 use crate::demo::cubes::knobs::TICKS;

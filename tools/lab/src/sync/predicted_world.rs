@@ -1,13 +1,12 @@
-//! The predicted world: saves, corrections, and the motion that hides them.
+//! The world of a client that predicts: saves, corrections, and the motion that hides them.
 
-use slipgate_lab::sync::cube_fields;
-use slipgate_lab::sync::percentile::distance;
 use slipgate_sync::{
     InputBuffer, MAX_SAVES, ObjectId, ObjectRef, Pose, PredictOrder, Predictor, Replica, Smoothing, SmoothingDecay,
 };
-use slipgate_worlds::{CubeSave, CubeState, CubeWorld, PLAYERS, PlayerInput};
+use slipgate_worlds::{CubeSave, CubeState, CubeWorld, PLAYERS, PlayerInput, STEPS_PER_SECOND};
 
-use crate::demo::cubes::knobs::TICKS;
+use super::cube_fields;
+use super::percentile::distance;
 
 /// The most calls of `on_frame` in a frame: enough to repeat all ticks that are saved.
 const MAX_ROUNDS: usize = 4;
@@ -15,7 +14,8 @@ const MAX_ROUNDS: usize = 4;
 const SAME_PLACE: f32 = 0.002;
 const SAME_SPEED: f32 = 0.02;
 
-pub(super) struct PredictedWorld {
+/// A predicted world of cubes. The client is the first player.
+pub struct PredictedWorld {
     predictor: Predictor,
     world: CubeWorld,
     saves: Vec<Option<CubeSave>>,
@@ -24,6 +24,7 @@ pub(super) struct PredictedWorld {
     smoothing: Smoothing,
     /// The newest tick whose states differ from the server's.
     due: Option<u32>,
+    corrections: u64,
 }
 
 /// Returns whether two states of a cube are the same, as far as messages say.
@@ -46,7 +47,8 @@ fn pose(state: &CubeState) -> Pose {
 
 impl PredictedWorld {
     /// Starts at a tick of the server, with no keys up to the newest input. `None` if that is too far ahead.
-    pub(super) fn start(replica: &Replica, tick: u32, made: u32) -> Option<Self> {
+    #[must_use]
+    pub fn start(replica: &Replica, tick: u32, made: u32) -> Option<Self> {
         let objects = replica.objects().count();
         let mut world = CubeWorld::new(objects);
         for object in replica.objects() {
@@ -59,20 +61,22 @@ impl PredictedWorld {
         }
         let smoothing = Smoothing::new(objects as u16, SmoothingDecay::default());
         let (saves, states) = ((0..MAX_SAVES).map(|_| None).collect(), vec![Vec::new(); MAX_SAVES]);
-        Some(Self { predictor, world, saves, states, smoothing, due: None })
+        Some(Self { predictor, world, saves, states, smoothing, due: None, corrections: 0 })
     }
 
     /// Adds the own keys of the next tick. Returns whether the prediction can follow.
-    pub(super) fn push(&mut self, tick: u32, keys: u32) -> bool {
+    pub fn push(&mut self, tick: u32, keys: u32) -> bool {
         self.predictor.push(tick, keys)
     }
 
-    pub(super) const fn tick(&self) -> u32 {
+    /// Returns the tick of the world.
+    #[must_use]
+    pub const fn tick(&self) -> u32 {
         self.predictor.tick()
     }
 
     /// Compares the server's states of a tick with those that were predicted.
-    pub(super) fn check(&mut self, replica: &Replica, tick: u32) {
+    pub fn check(&mut self, replica: &Replica, tick: u32) {
         let Some(own) = self.states.get(tick as usize % MAX_SAVES) else { return };
         let is_wrong = |object: ObjectRef<'_>| {
             let own = own.get(usize::from(object.id().0));
@@ -84,11 +88,12 @@ impl PredictedWorld {
     }
 
     /// Steps to the newest input, after a correction if one is due.
-    pub(super) fn frame(&mut self, replica: &Replica, others: &mut [InputBuffer; PLAYERS]) {
-        self.smoothing.advance(1.0 / TICKS as f32);
+    pub fn frame(&mut self, replica: &Replica, others: &mut [InputBuffer; PLAYERS]) {
+        self.smoothing.advance(1.0 / STEPS_PER_SECOND as f32);
         let present = self.predictor.tick();
         let index = present as usize % MAX_SAVES;
         let due = self.due.take().filter(|tick| self.predictor.correct(*tick));
+        self.corrections += u64::from(due.is_some());
         let before = due.and_then(|_| self.states.get(index).cloned()).unwrap_or_default();
         for _ in 0..MAX_ROUNDS {
             self.predictor.on_frame();
@@ -144,8 +149,26 @@ impl PredictedWorld {
         }
     }
 
+    /// Returns the state of the own cube, without smoothing.
+    #[must_use]
+    pub fn own(&self) -> Option<CubeState> {
+        self.world.state(0)
+    }
+
+    /// Returns how often the world was put back and corrected.
+    #[must_use]
+    pub const fn corrections(&self) -> u64 {
+        self.corrections
+    }
+
+    /// Returns how many ticks were simulated again.
+    #[must_use]
+    pub const fn repeated(&self) -> u64 {
+        self.predictor.repeated()
+    }
+
     /// Returns what is shown of all cubes, and whether they are awake.
-    pub(super) fn shown(&self) -> impl Iterator<Item = (Pose, bool)> + '_ {
+    pub fn shown(&self) -> impl Iterator<Item = (Pose, bool)> + '_ {
         let states = (0..).map(ObjectId).zip(self.world.states());
         states.map(|(id, state)| (self.smoothing.shown(id, pose(&state)), !state.is_at_rest))
     }
