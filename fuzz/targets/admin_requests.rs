@@ -13,8 +13,16 @@ const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 const MAX_RESPONSE: usize = 64 * 1024;
 
 thread_local! {
-    static OPEN: RefCell<AdminRequests> = RefCell::new(AdminRequests::new(None));
-    static PRIVATE: RefCell<AdminRequests> = RefCell::new(AdminRequests::new(Some(TOKEN)));
+    static OPEN: RefCell<AdminRequests> = RefCell::new(answering(None));
+    static PRIVATE: RefCell<AdminRequests> = RefCell::new(answering(Some(TOKEN)));
+}
+
+/// Returns a service that responds: without responses the checks would check nothing.
+fn answering(token: Option<&str>) -> AdminRequests {
+    let mut service = AdminRequests::new(token);
+    let request = b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n";
+    assert_eq!(check(request, &service.exchange(request)), Some(200));
+    service
 }
 
 /// Returns the status of a response that the routes wrote, `None` of one below them.

@@ -11,17 +11,17 @@ use super::serve::serve_connection;
 /// The capacity of the connection in each direction, in bytes.
 const PIPE_BYTES: usize = 16 * 1024;
 
-/// Sends bytes to these routes, then the end of the stream. Returns what the service sends until it closes the
-/// connection.
+/// Sends bytes to these routes, and nothing more. Returns what the service sends until it closes the connection, at one
+/// of its time limits if the request is not complete.
 pub(crate) async fn exchange(router: Router, request: &[u8]) -> Vec<u8> {
     let (client, server) = duplex(PIPE_BYTES);
     let peer = AdminPeer::new(1, SocketAddr::from((Ipv4Addr::LOCALHOST, 1)));
     let serve = serve_connection(server, router, peer);
     let (mut read, mut write) = tokio::io::split(client);
     let send = async {
-        // The service may close the connection before it has read everything.
+        // The service may close the connection before it has read everything. The end of the stream would end it before
+        // the response.
         let _ = write.write_all(request).await;
-        let _ = write.shutdown().await;
     };
     let mut response = Vec::new();
     let receive = async {
