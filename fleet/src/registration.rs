@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde_json::Value;
@@ -53,6 +53,9 @@ pub struct RegistrationConfig {
     pub protocol_id: u64,
     /// The addresses that tokens list; the first four are registered.
     pub addresses: Vec<SocketAddr>,
+    /// Whether the server accepts tokens from before its start: it has a history file, or no token cutoff. After a
+    /// restart of another server, the issuer frees the slots that were reserved for such tokens.
+    pub accepts_earlier_tokens: bool,
     /// Whether a drain sends the clients with channels to other servers of the group.
     pub redirects: bool,
 }
@@ -81,12 +84,16 @@ struct RegistrationBeat<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     build: Option<&'a str>,
     admitted_client_ids: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    running_millis: Option<u64>,
 }
 
 /// Sends heartbeats from the state ready on, and removes the server at its end.
 pub(crate) struct RegistrationDriver {
     config: RegistrationConfig,
     path: String,
+    /// A little later than the start of the server, which is within the issuer's margin.
+    started: Instant,
     issuer: IssuerLink,
     population: Arc<Population>,
     redirects: Arc<RedirectQueue>,
@@ -100,7 +107,7 @@ impl RegistrationDriver {
         let path = format!("/v1/servers/{}", config.server_id);
         let issuer = IssuerLink::new(&config.issuers, config.key.clone());
         let (back_off, reported) = (BackOff::default(), BTreeSet::new());
-        Self { config, path, issuer, population, redirects, back_off, reported }
+        Self { config, path, started: Instant::now(), issuer, population, redirects, back_off, reported }
     }
 
     /// Sends a heartbeat. Returns the time until the next one.
@@ -120,6 +127,8 @@ impl RegistrationDriver {
             draining: state >= LifeState::Draining,
             build: self.config.build.as_deref(),
             admitted_client_ids: new.iter().map(|(_, id)| id.to_string()).collect(),
+            running_millis: (!self.config.accepts_earlier_tokens)
+                .then(|| u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)),
         };
         let result = self.issuer.call(CallMethod::Put, &self.path, Some(&heartbeat));
         match result {

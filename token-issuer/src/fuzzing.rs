@@ -120,5 +120,5 @@ fn heartbeat() -> Heartbeat {
         is_draining: false,
         build: None,
     };
-    Heartbeat { registration, admitted: Vec::new() }
+    Heartbeat { registration, admitted: Vec::new(), running: None }
 }

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! A reservation counts until its token has expired and a handshake that began in time has ended, or until the server
-//! reports that the client got a slot. So concurrent issuers never give out more slots than a server has.
+//! reports that the client got a slot. So concurrent issuers never give out more slots than a server has. A restarted
+//! server that refuses earlier tokens ends their reservations, and those of a dead server are not listed.
 //!
 //! Stores keep these rules; the HTTP service parses requests and mints.
 
@@ -36,5 +37,5 @@ pub use self::store::{Registry, RegistryError, RegistryFuture};
 pub use self::types::{
     DEAD_AFTER, FORGOTTEN_AFTER, HEARTBEAT_INTERVAL, Heartbeat, MAX_ADDRESSES_PER_SERVER, MAX_ADMITTED_PER_HEARTBEAT,
     MAX_REGIONS, MAX_REGISTERED_SERVERS, MAX_SERVERS_PER_GROUP_TOKEN, MAX_SLOTS, MISSED_HEARTBEATS, RESERVATION_GRACE,
-    Registration, ReservedServer, SlotRequest,
+    RESTART_MARGIN, Registration, ReservedServer, SlotRequest,
 };

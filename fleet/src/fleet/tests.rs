@@ -250,6 +250,7 @@ fn registered(issuer: &FakeHttp) -> Fleet {
     let fleet = fleet(None, Vec::new());
     let config = RegistrationConfig {
         issuers: vec![format!("http://127.0.0.1:{}/", issuer.port)],
+        accepts_earlier_tokens: false,
         redirects: false,
         key,
         server_id: "eu-1".into(),
@@ -271,7 +272,7 @@ fn server_registers_beats_drains_and_is_removed() {
     assert!(issuer.requests().is_empty(), "it still starts");
     fleet.life_cycle().advance(LifeState::Ready);
     issuer.until("heartbeats", |requests| requests.len() > 2);
-    let first = issuer.requests().swap_remove(0);
+    let mut first = issuer.requests().swap_remove(0);
     assert_eq!(
         (first.line.as_str(), first.authorization.as_deref()),
         ("PUT /v1/servers/eu-1", Some("Bearer sgk_secret"))
@@ -280,6 +281,8 @@ fn server_registers_beats_drains_and_is_removed() {
         "protocol_id": "18446744073709551615", "addresses": ["203.0.113.5:40000"], "group": "ranked",
         "region": "eu-west", "slots": 8, "free_slots": 8, "draining": false, "admitted_client_ids": [],
     });
+    let running = first.body.as_object_mut().unwrap().remove("running_millis").unwrap();
+    assert!((300..60_000).contains(&running.as_u64().unwrap()), "{running}");
     assert_eq!(first.body, expected);
     let shard = fleet.population.add_shard();
     let mut clients = lock(&shard.clients);

@@ -63,6 +63,7 @@ fn fleet(name: &str, ports: &[u16], clients: u32) -> Fleet {
         build: None,
         protocol_id: u64::MAX,
         addresses: vec!["203.0.113.5:40000".parse().unwrap()],
+        accepts_earlier_tokens: true,
         redirects: true,
     };
     fleet.register(config).unwrap();

@@ -1,5 +1,7 @@
 //! Parses a JSON body into a heartbeat of a game server.
 
+use std::time::Duration;
+
 use serde_json::Value;
 use slipgate_netcode::address::is_dialable;
 
@@ -10,8 +12,8 @@ use crate::registry::{
 };
 
 /// The fields of a heartbeat.
-pub const REGISTRATION_FIELDS: [&str; 9] =
-    [PROTOCOL_ID, ADDRESSES, GROUP, REGION, SLOTS, FREE_SLOTS, DRAINING, BUILD, ADMITTED];
+pub const REGISTRATION_FIELDS: [&str; 10] =
+    [PROTOCOL_ID, ADDRESSES, GROUP, REGION, SLOTS, FREE_SLOTS, DRAINING, BUILD, ADMITTED, RUNNING];
 
 /// The maximum length of the name of a build, in bytes.
 const MAX_BUILD_BYTES: usize = 64;
@@ -25,6 +27,7 @@ const FREE_SLOTS: &str = "free_slots";
 const DRAINING: &str = "draining";
 const BUILD: &str = "build";
 const ADMITTED: &str = "admitted_client_ids";
+const RUNNING: &str = "running_millis";
 
 /// Parses the body of `PUT /v1/servers/{id}`.
 pub(super) fn read(id: RegistryName, body: &[u8]) -> Result<Heartbeat, ApiError> {
@@ -42,7 +45,8 @@ pub(super) fn read(id: RegistryName, body: &[u8]) -> Result<Heartbeat, ApiError>
         build: fields.get(BUILD).map(read_build).transpose()?,
     };
     let admitted = fields.get(ADMITTED).map(read_admitted).transpose()?.unwrap_or_default();
-    Ok(Heartbeat { registration, admitted })
+    let running = fields.get(RUNNING).map(|value| read_u64(RUNNING, value).map(Duration::from_millis)).transpose()?;
+    Ok(Heartbeat { registration, admitted, running })
 }
 
 fn read_own_addresses(value: &Value) -> Result<Vec<core::net::SocketAddr>, ApiError> {
@@ -89,7 +93,7 @@ mod tests {
 
     const COMPLETE: &str = r#"{"protocol_id": "7", "addresses": ["192.0.2.1:1", "[2001:db8::1]:2"], "group": "g",
         "region": "eu", "slots": 64, "free_slots": 3, "draining": true, "build": "1.2",
-        "admitted_client_ids": ["1", 2]}"#;
+        "admitted_client_ids": ["1", 2], "running_millis": 1500}"#;
 
     fn id() -> RegistryName {
         "a".parse().unwrap()
@@ -97,11 +101,12 @@ mod tests {
 
     #[test]
     fn complete_heartbeat_is_parsed() {
-        let Heartbeat { registration, admitted } = read(id(), COMPLETE.as_bytes()).unwrap();
+        let Heartbeat { registration, admitted, running } = read(id(), COMPLETE.as_bytes()).unwrap();
         assert_eq!((registration.protocol_id, registration.addresses.len()), (7, 2));
         assert_eq!((registration.slots, registration.free_slots, registration.is_draining), (64, 3, true));
         assert_eq!(registration.region.unwrap().as_str(), "eu");
         assert_eq!((registration.build.as_deref(), admitted.len()), (Some("1.2"), 2));
+        assert_eq!(running, Some(Duration::from_millis(1500)));
     }
 
     #[test]
@@ -141,6 +146,8 @@ mod tests {
             ("build", r#""""#, InvalidField),
             ("admitted_client_ids", "7", InvalidField),
             ("admitted_client_ids", r#"["x"]"#, InvalidField),
+            ("running_millis", "-1", InvalidField),
+            ("running_millis", "1.5", InvalidField),
             ("admitted_client_ids", &format!("[{}1]", "1,".repeat(128)), OutOfRange),
         ];
         for (field, value, code) in cases {

@@ -3,7 +3,7 @@
 //! A reservation is on disk before its token is minted, so a restart forgets none. The thread commits all changes that
 //! wait together, so that many requests share the time of one commit.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -26,8 +26,9 @@ use super::types::{FORGOTTEN_AFTER, Heartbeat, Registration, ReservedServer, Slo
 
 /// Registrations as JSON, and the time of the last heartbeat in milliseconds since 1970, by server id.
 const SERVERS: TableDefinition<'_, &str, (&str, u64)> = TableDefinition::new("servers");
-/// Ends in milliseconds since 1970 and numbers of tokens, by server id and client id.
-const RESERVATIONS: TableDefinition<'_, (&str, u64), (u64, u32)> = TableDefinition::new("reservations");
+/// Ends, numbers of tokens, and times of the newest one, by server id and client id. Times are in milliseconds since
+/// 1970.
+const RESERVATIONS: TableDefinition<'_, (&str, u64), (u64, u32, u64)> = TableDefinition::new("timed reservations");
 /// The maximum number of changes in one commit.
 const MAX_BATCH: usize = 4096;
 /// The interval in which ended reservations and forgotten servers are removed from the file.
@@ -101,12 +102,12 @@ impl FileRegistry {
 impl Registry for FileRegistry {
     fn register(&self, heartbeat: Heartbeat) -> RegistryFuture<'_, ()> {
         self.change(move |table, now| {
-            let (registration, admitted) = (heartbeat.registration.clone(), heartbeat.admitted.clone());
+            let registration = heartbeat.registration.clone();
             table.forget_dead(now);
-            table.register(heartbeat, now)?;
+            let changed = table.register(heartbeat, now)?;
             let id = registration.id.clone();
             let mut changes = vec![Change::Server(Box::new(registration), now)];
-            for client_id in admitted {
+            for client_id in changed {
                 let left = table.reservation(&id, client_id);
                 changes.push(Change::Reservation(id.clone(), client_id, left));
             }
@@ -163,15 +164,15 @@ fn load(database: &Database) -> Result<RegistryTable, redb::Error> {
         let (_, value) = row?;
         let (json, seen) = value.value();
         if let Some(registration) = stored::from_json(json) {
-            let heartbeat = Heartbeat { registration, admitted: Vec::new() };
+            let heartbeat = Heartbeat { registration, admitted: Vec::new(), running: None };
             let _ = table.register(heartbeat, UnixMillis(seen));
         }
     }
     for row in reading.open_table(RESERVATIONS)?.iter()? {
         let (key, value) = row?;
-        let ((id, client_id), (ends, tokens)) = (key.value(), value.value());
+        let ((id, client_id), (ends, tokens, made)) = (key.value(), value.value());
         if let Ok(id) = id.parse() {
-            table.restore(&id, client_id.into(), Reservation { ends, tokens });
+            table.restore(&id, client_id.into(), Reservation { ends, made, tokens });
         }
     }
     Ok(table)
@@ -204,13 +205,17 @@ fn write_all(database: &Database, batches: &Receiver<Batch>, is_available: &Atom
 
 fn write(database: &Database, waiting: &[Batch], sweep: bool) -> Result<(), redb::Error> {
     // The last change of each row counts.
-    let (mut servers, mut reservations) = (BTreeMap::new(), BTreeMap::new());
+    let (mut servers, mut reservations, mut removed) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
     for change in waiting.iter().flat_map(|batch| &batch.changes) {
         match change {
             Change::Server(registration, seen) => {
                 servers.insert(registration.id.as_str(), Some((stored::to_json(registration), seen.0)));
             }
-            Change::Removed(id) => _ = servers.insert(id.as_str(), None),
+            Change::Removed(id) => {
+                servers.insert(id.as_str(), None);
+                reservations.retain(|(server, _), _| *server != id.as_str());
+                removed.insert(id.as_str());
+            }
             Change::Reservation(id, client_id, reservation) => {
                 reservations.insert((id.as_str(), client_id.0), *reservation);
             }
@@ -226,9 +231,12 @@ fn write(database: &Database, waiting: &[Batch], sweep: bool) -> Result<(), redb
             }
         }
         let mut table = writing.open_table(RESERVATIONS)?;
+        for id in removed {
+            table.retain_in((id, 0)..=(id, u64::MAX), |_, _| false)?;
+        }
         for (key, reservation) in reservations {
             match reservation {
-                Some(Reservation { ends, tokens }) => _ = table.insert(key, (ends, tokens))?,
+                Some(Reservation { ends, made, tokens }) => _ = table.insert(key, (ends, tokens, made))?,
                 None => _ = table.remove(key)?,
             }
         }
@@ -241,7 +249,7 @@ fn write(database: &Database, waiting: &[Batch], sweep: bool) -> Result<(), redb
 
 fn remove_ended(writing: &redb::WriteTransaction) -> Result<(), redb::Error> {
     let now = wall_clock().0;
-    writing.open_table(RESERVATIONS)?.retain(|_, (ends, _)| ends > now)?;
+    writing.open_table(RESERVATIONS)?.retain(|_, (ends, ..)| ends > now)?;
     let forgotten = u64::try_from(FORGOTTEN_AFTER.as_millis()).unwrap_or(u64::MAX);
     writing.open_table(SERVERS)?.retain(|_, (_, seen)| now.saturating_sub(seen) < forgotten)?;
     Ok(())

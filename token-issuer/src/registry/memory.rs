@@ -49,7 +49,7 @@ impl Registry for MemoryRegistry {
     fn register(&self, heartbeat: Heartbeat) -> RegistryFuture<'_, ()> {
         let registered = self.with_table(|table, now| {
             table.forget_dead(now);
-            table.register(heartbeat, now)
+            table.register(heartbeat, now).map(drop)
         });
         Box::pin(async move { registered })
     }

@@ -5,6 +5,8 @@
 //!  {prefix}:free      hash: id -> free slots                {prefix}:run:…  when this run of the store was first used
 //!  {prefix}:r:{id}    sorted set: client id by the end of its reservation, in milliseconds
 //!  {prefix}:t:{id}    hash: client id -> tokens that may still admit it
+//!  {prefix}:m:{id}    sorted set: client id by the time of its newest reservation, in milliseconds
+//!  {prefix}:started   hash: id -> when the server started, in milliseconds, if it refuses tokens from before
 //! ```
 //!
 //! All times are those of the store's clock. A store that was restarted may have lost reservations. Its first use
@@ -30,7 +32,9 @@ use super::name::RegistryName;
 use super::status::ServerStatus;
 use super::store::{Registry, RegistryError, RegistryFuture};
 use super::stored;
-use super::types::{DEAD_AFTER, FORGOTTEN_AFTER, Heartbeat, MAX_REGISTERED_SERVERS, ReservedServer, SlotRequest};
+use super::types::{
+    DEAD_AFTER, FORGOTTEN_AFTER, Heartbeat, MAX_REGISTERED_SERVERS, RESTART_MARGIN, ReservedServer, SlotRequest,
+};
 
 /// The pause after a restart of the store, in which issuers write their reservations again: their checks of the store
 /// are at most 0.5 s apart, and a new connection takes at most 1 s.
@@ -154,14 +158,17 @@ impl RedisRegistry {
         if !is_new_run {
             return Ok(link);
         }
-        let held = self.held().live(Instant::now());
+        let now = Instant::now();
+        let held = self.held().live(now);
         tracing::info!(reservations = held.len(), "connected to the store of the registry");
         for batch in held.chunks(BATCH) {
             let restored: Result<(), _> = self
                 .run_on(link.clone(), &self.scripts.restore, |invocation| {
+                    invocation.arg(millis(RESTART_MARGIN));
                     for reservation in batch {
-                        let left = millis(reservation.ends.saturating_duration_since(Instant::now()));
-                        invocation.arg(reservation.server.as_str()).arg(reservation.client_id.0).arg(left);
+                        let left = millis(reservation.ends.saturating_duration_since(now));
+                        let age = millis(now.saturating_duration_since(reservation.made));
+                        invocation.arg(reservation.server.as_str()).arg(reservation.client_id.0).arg(left).arg(age);
                     }
                 })
                 .await;
@@ -191,7 +198,7 @@ impl RedisRegistry {
             .filter_map(|(json, seen, reserved_slots)| {
                 let registration = stored::from_json(&json)?;
                 let heartbeat_age = Duration::from_millis(now.saturating_sub(seen));
-                Some(ServerStatus { registration, reserved_slots, heartbeat_age })
+                Some(ServerStatus::new(registration, reserved_slots, heartbeat_age))
             })
             .collect();
         servers.sort_unstable_by(|one, other| one.registration.id.cmp(&other.registration.id));
@@ -229,6 +236,7 @@ impl RedisRegistry {
         candidates: &[ListedServer],
     ) -> Result<Vec<ReservedServer>, RegistryError> {
         let (ids, lifetime) = (candidates.iter().map(|server| server.id.as_str()), request.lifetime);
+        let begin = Instant::now();
         let (state, reserved): (String, Vec<String>) = self
             .run(&self.scripts.reserve, |invocation| {
                 invocation.arg(request.client_id.0).arg(millis(lifetime)).arg(request.server_count);
@@ -241,9 +249,10 @@ impl RedisRegistry {
         }
         let is_reserved = |server: &&ListedServer| reserved.iter().any(|id| id == server.id.as_str());
         let (chosen, refused): (Vec<_>, Vec<_>) = candidates.iter().partition(is_reserved);
+        // The script has reserved later than `begin` and earlier than now.
         let ends = Instant::now() + lifetime;
         for server in &chosen {
-            self.held().add(server.id.clone(), request.client_id, ends);
+            self.held().add(server.id.clone(), request.client_id, (begin, ends));
         }
         // Candidates that were not needed are not full.
         let refused = if chosen.is_empty() { refused } else { Vec::new() };
@@ -255,12 +264,13 @@ impl RedisRegistry {
 impl Registry for RedisRegistry {
     fn register(&self, heartbeat: Heartbeat) -> RegistryFuture<'_, ()> {
         Box::pin(async move {
-            let Heartbeat { registration, admitted } = heartbeat;
+            let Heartbeat { registration, admitted, running } = heartbeat;
             let free = if registration.is_draining { 0 } else { registration.free_slots };
             let state: String = self
                 .run(&self.scripts.register, |invocation| {
                     invocation.arg(registration.id.as_str()).arg(stored::to_json(&registration)).arg(free);
-                    invocation.arg(MAX_REGISTERED_SERVERS);
+                    invocation.arg(MAX_REGISTERED_SERVERS).arg(millis(RESTART_MARGIN));
+                    invocation.arg(running.map_or_else(String::new, |running| millis(running).to_string()));
                     admitted.iter().for_each(|client_id| _ = invocation.arg(client_id.0));
                 })
                 .await?;

@@ -35,13 +35,20 @@ impl RegistryState {
 pub struct ServerStatus {
     /// What its last heartbeat reported.
     pub registration: Registration,
-    /// The number of slots that are reserved for tokens.
+    /// The number of slots that are reserved for tokens; none on a dead server.
     pub reserved_slots: u32,
     /// The time since its last heartbeat.
     pub heartbeat_age: Duration,
 }
 
 impl ServerStatus {
+    /// Creates the status of a server. Reservations on a dead one do not count: its tokens lead nowhere, unless it is
+    /// alive and its heartbeats were lost. Then they count again with its next heartbeat.
+    pub(super) fn new(registration: Registration, reserved_slots: u32, heartbeat_age: Duration) -> Self {
+        let reserved_slots = if heartbeat_age >= DEAD_AFTER { 0 } else { reserved_slots };
+        Self { registration, reserved_slots, heartbeat_age }
+    }
+
     /// Returns whether tokens may lead to the server.
     #[must_use]
     pub fn state(&self) -> RegistryState {

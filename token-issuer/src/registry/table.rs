@@ -12,7 +12,8 @@ use super::placement::{RankedServer, choose};
 use super::status::ServerStatus;
 use super::store::RegistryError;
 use super::types::{
-    DEAD_AFTER, FORGOTTEN_AFTER, Heartbeat, MAX_REGISTERED_SERVERS, Registration, ReservedServer, SlotRequest,
+    DEAD_AFTER, FORGOTTEN_AFTER, Heartbeat, MAX_REGISTERED_SERVERS, RESTART_MARGIN, Registration, ReservedServer,
+    SlotRequest,
 };
 
 /// The servers that one request may pick from.
@@ -30,6 +31,8 @@ pub(super) struct RegistryTable {
 struct RegisteredServer {
     registration: Registration,
     last_heartbeat: UnixMillis,
+    /// When it started, if it refuses tokens from before.
+    started: Option<UnixMillis>,
     reservations: Reservations,
     /// A fixed random-looking number, which is mixed with each request's own.
     chance: u64,
@@ -48,6 +51,8 @@ struct Reservations {
 pub(super) struct Reservation {
     /// When it ends, in milliseconds since 1970.
     pub(super) ends: u64,
+    /// When its newest token was requested, in milliseconds since 1970.
+    pub(super) made: u64,
     /// The number of tokens that have not admitted the client yet.
     pub(super) tokens: u32,
 }
@@ -66,8 +71,9 @@ impl Reservations {
         }
     }
 
-    fn add(&mut self, client_id: ClientId, ends: u64) {
-        let reservation = self.by_client.entry(client_id).or_insert(Reservation { ends, tokens: 0 });
+    fn add(&mut self, client_id: ClientId, made: u64, ends: u64) {
+        let reservation = self.by_client.entry(client_id).or_insert(Reservation { ends, made, tokens: 0 });
+        reservation.made = reservation.made.max(made);
         reservation.tokens = reservation.tokens.saturating_add(1);
         if reservation.ends <= ends {
             reservation.ends = ends;
@@ -84,6 +90,11 @@ impl Reservations {
         }
     }
 
+    /// Ends the reservations that were made up to this time. Returns their clients.
+    fn end_made_up_to(&mut self, made: u64) -> Vec<ClientId> {
+        self.by_client.extract_if(|_, reservation| reservation.made <= made).map(|(client_id, _)| client_id).collect()
+    }
+
     fn count(&self) -> u32 {
         u32::try_from(self.by_client.len()).unwrap_or(u32::MAX)
     }
@@ -92,11 +103,19 @@ impl Reservations {
 impl RegisteredServer {
     fn status(&mut self, now: UnixMillis) -> ServerStatus {
         self.reservations.expire(now);
-        ServerStatus {
-            registration: self.registration.clone(),
-            reserved_slots: self.reservations.count(),
-            heartbeat_age: age(self.last_heartbeat, now),
+        ServerStatus::new(self.registration.clone(), self.reservations.count(), age(self.last_heartbeat, now))
+    }
+
+    /// Ends the reservations of tokens that a restarted server refuses. Returns their clients.
+    fn on_running(&mut self, running: Duration, now: UnixMillis) -> Vec<ClientId> {
+        let started = UnixMillis(now.0.saturating_sub(millis(running)));
+        let margin = millis(RESTART_MARGIN);
+        // Heartbeats take different times, so the start has some jitter.
+        if self.started.is_some_and(|earlier| started.0 <= earlier.0.saturating_add(margin)) {
+            return Vec::new();
         }
+        self.started = Some(started);
+        self.reservations.end_made_up_to(started.0.saturating_sub(margin))
     }
 
     /// Returns the number of slots that a new token of this client may use. Its tokens share a reservation.
@@ -113,13 +132,17 @@ fn age(since: UnixMillis, now: UnixMillis) -> Duration {
     Duration::from_millis(now.0.saturating_sub(since.0))
 }
 
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
 impl RegistryTable {
-    /// Records a heartbeat.
+    /// Records a heartbeat. Returns the clients whose reservations may have ended or changed by it.
     ///
     /// # Errors
     /// [`RegistryError::Full`] if it is a new server beyond the maximum.
-    pub(super) fn register(&mut self, heartbeat: Heartbeat, now: UnixMillis) -> Result<(), RegistryError> {
-        let Heartbeat { registration, admitted } = heartbeat;
+    pub(super) fn register(&mut self, heartbeat: Heartbeat, now: UnixMillis) -> Result<Vec<ClientId>, RegistryError> {
+        let Heartbeat { registration, admitted, running } = heartbeat;
         let key = (registration.protocol_id, registration.group.clone());
         let id = registration.id.clone();
         let old = match self.group_of.get(&id) {
@@ -131,16 +154,16 @@ impl RegistryTable {
         };
         self.group_of.insert(id.clone(), key.clone());
         let chance = hash(&id);
-        let entry = self.groups.entry(key).or_default().entry(id).or_insert_with(|| RegisteredServer {
-            registration: registration.clone(),
-            last_heartbeat: now,
-            reservations: old.map(|entry| entry.reservations).unwrap_or_default(),
-            chance,
+        let entry = self.groups.entry(key).or_default().entry(id).or_insert_with(|| {
+            let (started, reservations) = old.map(|entry| (entry.started, entry.reservations)).unwrap_or_default();
+            RegisteredServer { registration: registration.clone(), last_heartbeat: now, started, reservations, chance }
         });
         entry.registration = registration;
         entry.last_heartbeat = now;
-        admitted.into_iter().for_each(|client_id| entry.reservations.admit(client_id));
-        Ok(())
+        let mut changed = running.map(|running| entry.on_running(running, now)).unwrap_or_default();
+        admitted.iter().for_each(|client_id| entry.reservations.admit(*client_id));
+        changed.extend(admitted);
+        Ok(changed)
     }
 
     /// Removes a server. Returns whether it was registered.
@@ -197,10 +220,10 @@ impl RegistryTable {
         if reserved.is_empty() {
             return Err(RegistryError::NoFreeSlots);
         }
-        let lifetime = u64::try_from(request.lifetime.as_millis()).unwrap_or(u64::MAX);
+        let ends = now.0.saturating_add(millis(request.lifetime));
         for server in &reserved {
             if let Some(entry) = group.get_mut(&server.id) {
-                entry.reservations.add(request.client_id, now.0.saturating_add(lifetime));
+                entry.reservations.add(request.client_id, now.0, ends);
             }
         }
         Ok(reserved)

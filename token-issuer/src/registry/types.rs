@@ -18,6 +18,9 @@ pub const FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
 /// The time that a reservation outlives its token: 5 s in which a pending client may finish its handshake, and 3 s in
 /// which the server's heartbeat reports it.
 pub const RESERVATION_GRACE: Duration = Duration::from_secs(8);
+/// How long before a server's start a token was minted at least, if its reservation ends with the restart. The margin
+/// is for the difference of the clocks of issuer and server, and for the time that a heartbeat takes.
+pub const RESTART_MARGIN: Duration = Duration::from_secs(2);
 /// The maximum number of registered servers.
 pub const MAX_REGISTERED_SERVERS: usize = 10_000;
 /// The maximum number of addresses of one server: one for each address family, and two to spare.
@@ -61,6 +64,9 @@ pub struct Heartbeat {
     pub registration: Registration,
     /// The clients that got a slot since the last heartbeat. `free_slots` no longer counts these slots.
     pub admitted: Vec<ClientId>,
+    /// How long the server has been running, if it refuses tokens from before its start. The first heartbeat of a
+    /// restarted server then ends the reservations of those tokens. `None` keeps them until they end.
+    pub running: Option<Duration>,
 }
 
 /// A request for slots on servers of a group.

@@ -18,7 +18,7 @@ for index = 7, #ARGV do
             reserved = reserved - 1
         end
         if tonumber(redis.call('HGET', prefix .. ':free', id) or 0) > reserved then
-            add(id, client, lifetime)
+            add(id, client, lifetime, now)
             chosen[#chosen + 1] = id
         end
     end

@@ -29,7 +29,7 @@ fn registration(id: &str, slots: u32) -> Registration {
 }
 
 fn heartbeat(registration: &Registration) -> Heartbeat {
-    Heartbeat { registration: registration.clone(), admitted: Vec::new() }
+    Heartbeat { registration: registration.clone(), admitted: Vec::new(), running: None }
 }
 
 fn request(client_id: u64) -> SlotRequest {
@@ -45,7 +45,7 @@ fn request(client_id: u64) -> SlotRequest {
 
 fn table(servers: &[Registration]) -> RegistryTable {
     let mut table = RegistryTable::default();
-    servers.iter().for_each(|server| table.register(heartbeat(server), START).unwrap());
+    servers.iter().for_each(|server| _ = table.register(heartbeat(server), START).unwrap());
     table
 }
 
@@ -83,7 +83,7 @@ fn reservation_ends_when_its_client_is_admitted() {
     let mut table = table(&[server.clone()]);
     reserve(&mut table, &request(1), 0).unwrap();
     server.free_slots = 1;
-    table.register(Heartbeat { registration: server.clone(), admitted: vec![ClientId(1)] }, at(500)).unwrap();
+    table.register(Heartbeat { admitted: vec![ClientId(1)], ..heartbeat(&server) }, at(500)).unwrap();
     assert_eq!(table.servers(at(500))[0].reserved_slots, 0);
     assert_eq!(reserve(&mut table, &request(2), 600).unwrap(), ["a"]);
     assert!(reserve(&mut table, &request(3), 700).is_err(), "one slot has a client, one is reserved");
@@ -97,7 +97,7 @@ fn tokens_of_one_client_share_a_slot_until_the_last() {
     reserve(&mut table, &request(1), 100).unwrap();
     assert_eq!(table.servers(at(100))[0].reserved_slots, 1);
     server.free_slots = 1;
-    table.register(Heartbeat { registration: server.clone(), admitted: vec![ClientId(1)] }, at(500)).unwrap();
+    table.register(Heartbeat { admitted: vec![ClientId(1)], ..heartbeat(&server) }, at(500)).unwrap();
     assert_eq!(table.servers(at(500))[0].reserved_slots, 1, "the second token may still be used");
     table.register(heartbeat(&server), at(37_000)).unwrap();
     assert_eq!(table.servers(at(38_050))[0].reserved_slots, 1);
@@ -120,6 +120,39 @@ fn dead_and_draining_servers_are_left_out() {
     assert_eq!(reserve(&mut table, &request(1), 4_000).unwrap(), ["a"]);
     table.forget_dead(at(60_001));
     assert_eq!(table.servers(at(60_001)).len(), 1);
+}
+
+#[test]
+fn restart_ends_the_reservations_of_refused_tokens() {
+    let server = registration("a", 10);
+    let beat = |running| Heartbeat { running: Some(Duration::from_millis(running)), ..heartbeat(&server) };
+    let mut table = table(&[]);
+    table.register(beat(50), at(0)).unwrap();
+    for (client, millis) in [(1, 0), (2, 4_000), (3, 4_001), (1, 5_000)] {
+        table.register(beat(50 + millis), at(millis)).unwrap();
+        reserve(&mut table, &request(client), millis).unwrap();
+    }
+    // Heartbeats of the same run may be late, and a heartbeat without the time says nothing.
+    table.register(beat(4_000), at(5_900)).unwrap();
+    table.register(heartbeat(&server), at(5_900)).unwrap();
+    assert_eq!(table.servers(at(5_900))[0].reserved_slots, 3);
+    // It has started at 6.0 s, by a clock that may differ by 2 s.
+    assert_eq!(table.register(beat(900), at(6_900)), Ok(vec![ClientId(2)]));
+    assert_eq!(table.servers(at(6_900))[0].reserved_slots, 2);
+    assert_eq!(table.register(beat(1_900), at(7_900)), Ok(Vec::new()));
+    assert_eq!(table.register(beat(100), at(10_100)).unwrap().len(), 2);
+    assert_eq!(table.servers(at(10_100))[0].reserved_slots, 0);
+}
+
+#[test]
+fn reservations_of_a_dead_server_count_again_if_it_lives() {
+    let server = registration("a", 2);
+    let mut table = table(std::slice::from_ref(&server));
+    reserve(&mut table, &request(1), 0).unwrap();
+    assert_eq!(table.servers(at(2_999))[0].reserved_slots, 1);
+    assert_eq!(table.servers(at(3_000))[0].reserved_slots, 0);
+    table.register(heartbeat(&server), at(4_000)).unwrap();
+    assert_eq!(table.servers(at(4_000))[0].reserved_slots, 1);
 }
 
 #[test]
@@ -203,5 +236,5 @@ fn number_of_servers_is_limited() {
     }
     let one_more = heartbeat(&registration("one-more", 1));
     assert_eq!(table.register(one_more, START), Err(RegistryError::Full));
-    assert_eq!(table.register(heartbeat(&registration("s7", 1)), START), Ok(()));
+    assert_eq!(table.register(heartbeat(&registration("s7", 1)), START), Ok(Vec::new()));
 }

@@ -68,7 +68,20 @@ async fn reservations_survive_a_restart() {
     left.admitted = vec![1_u64.into(), 2_u64.into()];
     registry.register(left).await.unwrap();
     drop(registry);
-    assert_eq!(reopen(&folder).await.servers().await.unwrap()[0].reserved_slots, 0);
+    let registry = reopen(&folder).await;
+    assert_eq!(registry.servers().await.unwrap()[0].reserved_slots, 0);
+
+    // A server that was removed does not get its reservations back.
+    registry.reserve(request(4)).await.unwrap();
+    registry.remove("a".parse().unwrap()).await.unwrap();
+    registry.register(heartbeat(&server("a", 2))).await.unwrap();
+    drop(registry);
+    let registry = reopen(&folder).await;
+    assert_eq!(registry.servers().await.unwrap()[0].reserved_slots, 0);
+    registry.reserve(request(5)).await.unwrap();
+    drop(registry);
+    let registry = reopen(&folder).await;
+    assert_eq!(registry.servers().await.unwrap()[0].reserved_slots, 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -23,7 +23,7 @@ pub(crate) fn server(id: &str, slots: u32) -> Registration {
 }
 
 pub(crate) fn heartbeat(registration: &Registration) -> Heartbeat {
-    Heartbeat { registration: registration.clone(), admitted: Vec::new() }
+    Heartbeat { registration: registration.clone(), admitted: Vec::new(), running: None }
 }
 
 pub(crate) fn request(client_id: u64) -> SlotRequest {
@@ -55,7 +55,7 @@ pub(crate) async fn check_rules(registry: &dyn Registry) {
 
     // Client 3 has two tokens: the first admission leaves its reservation, the second ends it.
     one.free_slots = 2;
-    let admitted = |count: usize| Heartbeat { registration: one.clone(), admitted: vec![3_u64.into(); count] };
+    let admitted = |count: usize| Heartbeat { admitted: vec![3_u64.into(); count], ..heartbeat(&one) };
     registry.register(admitted(1)).await.unwrap();
     assert_eq!(registry.servers().await.unwrap()[0].reserved_slots, 3);
     registry.register(admitted(1)).await.unwrap();
@@ -86,13 +86,39 @@ pub(crate) async fn check_rules(registry: &dyn Registry) {
     assert!(registry.is_available());
 }
 
-/// Waits until both servers are dead, and checks that no token leads to them.
+/// Waits until all servers are dead, and checks that no token leads to them. One of them lives, and is restarted later.
 pub(crate) async fn check_dead_servers(registry: &dyn Registry) {
     registry.register(heartbeat(&server("dead", 10))).await.unwrap();
+    let of_other_group = |client_id| SlotRequest { group: "h".parse().unwrap(), ..request(client_id) };
+    let restarted = Registration { group: "h".parse().unwrap(), ..server("restarted", 2) };
+    let beat = |running| Heartbeat { running: Some(Duration::from_millis(running)), ..heartbeat(&restarted) };
+    registry.register(beat(60_000)).await.unwrap();
+    for client in [1, 2] {
+        registry.reserve(of_other_group(client)).await.unwrap();
+    }
     tokio::time::sleep(Duration::from_millis(3_300)).await;
     let listed = registry.servers().await.unwrap();
     assert!(listed.iter().all(|server| server.state() == RegistryState::Dead), "{listed:?}");
+    assert!(listed.iter().all(|server| server.reserved_slots == 0), "{listed:?}");
     assert_eq!(registry.reserve(request(9)).await, Err(RegistryError::NoFreeSlots));
+
+    let reserved = async || {
+        let listed = registry.servers().await.unwrap();
+        listed.iter().find(|server| server.registration.id.as_str() == "restarted").unwrap().reserved_slots
+    };
+    registry.register(beat(63_300)).await.unwrap();
+    assert_eq!(reserved().await, 2, "its heartbeats were lost, and its tokens are valid");
+    assert_eq!(registry.reserve(of_other_group(3)).await, Err(RegistryError::NoFreeSlots));
+    registry.register(beat(100)).await.unwrap();
+    assert_eq!(reserved().await, 0, "it refuses the tokens from before its start");
+    for client in [3, 4] {
+        registry.reserve(of_other_group(client)).await.unwrap();
+    }
+    registry.register(beat(200)).await.unwrap();
+    assert_eq!(registry.reserve(of_other_group(5)).await, Err(RegistryError::NoFreeSlots));
+    assert_eq!(registry.remove(restarted.id.clone()).await, Ok(true));
+    registry.register(heartbeat(&restarted)).await.unwrap();
+    assert_eq!(reserved().await, 0, "a server that was removed has no reservations");
 }
 
 /// Reserves with many tasks on each of these stores at once until nothing is free, for client ids from `first_id` on.
