@@ -52,7 +52,7 @@ impl Players {
             validation: validation(&settings),
             claim: settings.claim,
             mapping: settings.client_id,
-            keys: KeyCache::open(settings.keys)?,
+            keys: KeyCache::open(settings.keys, settings.authorities)?,
         })
     }
 

@@ -25,6 +25,10 @@ pub enum PlayersError {
     Url,
     /// The key file cannot be read.
     File(PathBuf, std::io::Error),
+    /// The file with the certificates of authorities cannot be read, or has none.
+    Authorities(PathBuf, std::io::Error),
+    /// Authorities are given, and the keys do not come from an `https` URL.
+    UnusedAuthorities,
     /// The text is no JSON Web Key Set.
     NotAKeySet,
     /// The set has no key for EdDSA, ES256 or RS256.
@@ -41,6 +45,8 @@ impl fmt::Display for PlayersError {
             Self::Rules => f.write_str("an issuer, an audience, and the claim that names the player are needed"),
             Self::Url => f.write_str("the URL of the keys must be https without credentials, or http on loopback"),
             Self::File(path, error) => write!(f, "the key set {} cannot be read: {error}", path.display()),
+            Self::Authorities(path, error) => write!(f, "the authorities {} cannot be read: {error}", path.display()),
+            Self::UnusedAuthorities => f.write_str("authorities are for an https URL of the keys only"),
             Self::NotAKeySet => f.write_str("the keys are no JSON Web Key Set (RFC 7517)"),
             Self::NoKeys => f.write_str("the key set has no public key for EdDSA, ES256 or RS256"),
             Self::TooManyKeys => write!(f, "the key set has more than {MAX_PLAYER_KEYS} keys"),

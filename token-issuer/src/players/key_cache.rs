@@ -15,6 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
+use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 
 use super::error::{PlayerRefusal, PlayersError};
 use super::key_set::{PlayerKey, PlayerKeySet, UNKNOWN_KEY};
@@ -76,11 +77,22 @@ struct CachedKeys {
 
 impl KeyCache {
     /// Reads the file, or starts the thread.
-    pub(super) fn open(source: PlayerKeySource) -> Result<Self, PlayersError> {
-        Self::open_with(source, TIMES)
+    pub(super) fn open(source: PlayerKeySource, authorities: Option<PathBuf>) -> Result<Self, PlayersError> {
+        Self::open_with(source, authorities, TIMES)
     }
 
-    fn open_with(source: PlayerKeySource, times: FetchTimes) -> Result<Self, PlayersError> {
+    fn open_with(
+        source: PlayerKeySource,
+        authorities: Option<PathBuf>,
+        times: FetchTimes,
+    ) -> Result<Self, PlayersError> {
+        let is_encrypted = matches!(&source, PlayerKeySource::Url(url) if url.starts_with("https:"));
+        if let Some(path) = &authorities {
+            if !is_encrypted {
+                return Err(PlayersError::UnusedAuthorities);
+            }
+            read_authorities(path).map_err(|error| PlayersError::Authorities(path.clone(), error))?;
+        }
         let shared = Arc::new(SharedKeys { keys: RwLock::default(), fetches: watch::channel(0).0 });
         let source = match source {
             PlayerKeySource::File(path) => {
@@ -90,7 +102,7 @@ impl KeyCache {
             PlayerKeySource::Url(url) => {
                 // One request for a fetch is as good as many.
                 let (wanted, requests) = sync_channel(1);
-                let fetcher = KeyFetcher::new(url, times, Arc::clone(&shared));
+                let fetcher = KeyFetcher { url, authorities, times, shared: Arc::clone(&shared) };
                 let run = move || fetcher.run(&requests);
                 thread::Builder::new().name("player-keys".to_owned()).spawn(run).map_err(PlayersError::Thread)?;
                 CacheSource::Url { wanted, timeout: times.timeout }
@@ -171,24 +183,39 @@ fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
+/// Returns the certificates of a file in PEM.
+fn read_authorities(path: &Path) -> io::Result<Vec<Certificate<'static>>> {
+    let pem = read_file(path)?;
+    let items = parse_pem(&pem).collect::<Result<Vec<_>, _>>().map_err(io::Error::other)?;
+    let certificate = |item| if let PemItem::Certificate(certificate) = item { Some(certificate) } else { None };
+    let certificates: Vec<_> = items.into_iter().filter_map(certificate).collect();
+    if certificates.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "it has no certificate in PEM"));
+    }
+    Ok(certificates)
+}
+
 /// The thread that fetches the keys.
 struct KeyFetcher {
     url: String,
+    authorities: Option<PathBuf>,
     times: FetchTimes,
-    agent: ureq::Agent,
     shared: Arc<SharedKeys>,
 }
 
 impl KeyFetcher {
-    fn new(url: String, times: FetchTimes, shared: Arc<SharedKeys>) -> Self {
-        let is_encrypted = url.starts_with("https:");
+    /// Returns the client of one fetch, which trusts the authorities as their file has them now.
+    fn agent(&self) -> io::Result<ureq::Agent> {
+        let is_encrypted = self.url.starts_with("https:");
         let config = ureq::Agent::config_builder()
-            .timeout_global(Some(times.timeout))
+            .timeout_global(Some(self.times.timeout))
             .https_only(is_encrypted)
             .max_redirects(if is_encrypted { 3 } else { 0 });
         // A proxy of the environment does not reach this machine's loopback.
         let config = if is_encrypted { config } else { config.proxy(None) };
-        Self { url, times, agent: config.build().into(), shared }
+        let Some(path) = &self.authorities else { return Ok(config.build().into()) };
+        let roots = RootCerts::Specific(Arc::new(read_authorities(path)?));
+        Ok(config.tls_config(TlsConfig::builder().root_certs(roots).build()).build().into())
     }
 
     /// Fetches now and in intervals, and when a request asks for it, until the service has ended.
@@ -215,7 +242,8 @@ impl KeyFetcher {
     }
 
     fn fetch(&self) -> Result<PlayerKeySet, String> {
-        let mut response = self.agent.get(&self.url).call().map_err(|error| error.to_string())?;
+        let agent = self.agent().map_err(|error| format!("the authorities cannot be read: {error}"))?;
+        let mut response = agent.get(&self.url).call().map_err(|error| error.to_string())?;
         if response.status() != 200 {
             return Err(format!("status {}", response.status().as_u16()));
         }

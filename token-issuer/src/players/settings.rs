@@ -15,6 +15,9 @@ pub const DEFAULT_LEEWAY: Duration = Duration::from_secs(30);
 pub struct PlayerSettings {
     /// The source of the public keys, a JSON Web Key Set.
     pub keys: PlayerKeySource,
+    /// A file with the certificates of authorities, in PEM. An `https` URL of the keys needs a certificate of one of
+    /// them. It is read for each fetch. `None`: the public authorities.
+    pub authorities: Option<PathBuf>,
     /// The required claim `iss`.
     pub issuer: String,
     /// The claim `aud` must have one of these.
@@ -33,6 +36,7 @@ impl PlayerSettings {
     pub fn new(keys: PlayerKeySource, issuer: &str, audience: &str) -> Self {
         Self {
             keys,
+            authorities: None,
             issuer: issuer.to_owned(),
             audiences: vec![audience.to_owned()],
             claim: "sub".to_owned(),

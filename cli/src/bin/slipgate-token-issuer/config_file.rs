@@ -74,6 +74,7 @@ pub(crate) struct NamedKey {
 #[serde(deny_unknown_fields)]
 pub(crate) struct PlayerTable {
     pub(crate) keys: String,
+    pub(crate) ca_file: Option<PathBuf>,
     pub(crate) issuer: String,
     pub(crate) audiences: OneOrMany,
     pub(crate) claim: Option<String>,
@@ -146,8 +147,11 @@ impl ConfigFile {
         if let Some(BindAddress::Unix(relative)) = file.bind {
             file.bind = Some(BindAddress::Unix(resolve(relative)));
         }
-        if let Some(players) = file.players.as_mut().filter(|players| !players.keys.contains("://")) {
-            players.keys = resolve(PathBuf::from(&players.keys)).to_string_lossy().into_owned();
+        if let Some(players) = &mut file.players {
+            if !players.keys.contains("://") {
+                players.keys = resolve(PathBuf::from(&players.keys)).to_string_lossy().into_owned();
+            }
+            players.ca_file = players.ca_file.take().map(resolve);
         }
         Ok(file)
     }
@@ -184,6 +188,7 @@ mod tests {
             hosts = ["tokens.example"]
             [players]
             keys = "https://id.example/keys"
+            ca_file = "ca.pem"
             issuer = "https://id.example/"
             audiences = ["game", "launcher"]
             claim = "sub"

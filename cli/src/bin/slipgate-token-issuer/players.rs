@@ -19,6 +19,7 @@ pub(crate) fn read(table: PlayerTable) -> Result<PlayerSettings, Failure> {
     }
     Ok(PlayerSettings {
         keys: table.keys.parse().map_err(|error| wrong(&error))?,
+        authorities: table.ca_file,
         issuer: table.issuer,
         audiences: table.audiences.into(),
         claim: table.claim.unwrap_or_else(|| "sub".to_owned()),

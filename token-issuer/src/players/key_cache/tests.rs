@@ -40,7 +40,7 @@ impl Provider {
     }
 
     fn open(&self, times: FetchTimes) -> KeyCache {
-        KeyCache::open_with(PlayerKeySource::Url(self.url.clone()), times).unwrap()
+        KeyCache::open_with(PlayerKeySource::Url(self.url.clone()), None, times).unwrap()
     }
 
     fn set(&self, response: Vec<u8>) {
@@ -139,7 +139,7 @@ async fn response_without_a_small_key_set_is_refused() {
 async fn file_is_read_again_and_a_wrong_one_changes_nothing() {
     let path = std::env::temp_dir().join(format!("slipgate-key-set-{}", std::process::id()));
     std::fs::write(&path, keys(&["a"])).unwrap();
-    let cache = KeyCache::open(PlayerKeySource::File(path.clone())).unwrap();
+    let cache = KeyCache::open(PlayerKeySource::File(path.clone()), None).unwrap();
     assert!(has(&cache, "a").await && !has(&cache, "b").await);
     std::fs::write(&path, keys(&["b"])).unwrap();
     cache.reload().unwrap();
@@ -151,5 +151,131 @@ async fn file_is_read_again_and_a_wrong_one_changes_nothing() {
     }
     std::fs::remove_file(&path).unwrap();
     assert!(matches!(cache.reload(), Err(PlayersError::File(..))));
-    assert!(KeyCache::open(PlayerKeySource::File(path)).is_err());
+    assert!(KeyCache::open(PlayerKeySource::File(path), None).is_err());
+}
+
+#[cfg(feature = "tls")]
+mod tls {
+    //! The cache against an HTTPS server on loopback, whose certificate is of an authority that no system knows.
+
+    use std::fs;
+
+    use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+    use tokio_rustls::rustls::pki_types::PrivateKeyDer;
+    use tokio_rustls::rustls::{ServerConfig, ServerConnection, StreamOwned};
+
+    use super::*;
+
+    /// An authority, and a file with its certificate.
+    struct Authority {
+        issuer: CertifiedIssuer<'static, KeyPair>,
+        file: PathBuf,
+    }
+
+    impl Authority {
+        fn new(name: &str) -> Self {
+            let mut params = CertificateParams::new(Vec::new()).unwrap();
+            params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap();
+            let file = std::env::temp_dir().join(format!("slipgate-authority-{}-{name}", std::process::id()));
+            fs::write(&file, issuer.pem()).unwrap();
+            Self { issuer, file }
+        }
+
+        /// Starts an identity provider with a certificate for this host. Returns its port.
+        fn start(&self, host: &str, response: Vec<u8>) -> u16 {
+            let key = KeyPair::generate().unwrap();
+            let params = CertificateParams::new(vec![host.to_owned()]).unwrap();
+            let certificate = params.signed_by(&key, &self.issuer).unwrap();
+            let key = PrivateKeyDer::try_from(key.serialize_der()).unwrap();
+            let provider = tokio_rustls::rustls::crypto::ring::default_provider();
+            let config = ServerConfig::builder_with_provider(provider.into()).with_safe_default_protocol_versions();
+            let config = config.unwrap().with_no_client_auth();
+            let config = Arc::new(config.with_single_cert(vec![certificate.der().clone()], key).unwrap());
+            let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+            let port = listener.local_addr().unwrap().port();
+            thread::spawn(move || {
+                for stream in listener.incoming() {
+                    let connection = ServerConnection::new(Arc::clone(&config)).unwrap();
+                    let mut stream = StreamOwned::new(connection, stream.unwrap());
+                    // A client that does not trust the certificate ends the connection here.
+                    if stream.read(&mut [0; 4096]).is_ok() {
+                        let _ = stream.write_all(&response);
+                        stream.conn.send_close_notify();
+                        let _ = stream.flush();
+                    }
+                }
+            });
+            port
+        }
+    }
+
+    impl Drop for Authority {
+        fn drop(&mut self) {
+            let _ = fs::remove_file(&self.file);
+        }
+    }
+
+    fn open(url: String, authorities: Option<&Authority>) -> Result<KeyCache, PlayersError> {
+        let authorities = authorities.map(|authority| authority.file.clone());
+        KeyCache::open_with(PlayerKeySource::Url(url), authorities, SHORT)
+    }
+
+    /// Returns whether the first fetch from this URL has the key.
+    async fn is_fetched(url: String, authorities: Option<&Authority>) -> bool {
+        has(&open(url, authorities).unwrap(), "a").await
+    }
+
+    #[tokio::test]
+    async fn keys_are_fetched_over_tls_from_a_trusted_provider_alone() {
+        let [ours, other] = ["ours", "other"].map(Authority::new);
+        let port = ours.start("localhost", http(200, &keys(&["a"])));
+        let url = |host: &str| format!("https://{host}:{port}/keys");
+        assert!(is_fetched(url("localhost"), Some(&ours)).await);
+        assert!(!is_fetched(url("localhost"), Some(&other)).await, "another authority");
+        assert!(!is_fetched(url("localhost"), None).await, "the public authorities");
+        assert!(!is_fetched(url("127.0.0.1"), Some(&ours)).await, "the certificate is for another host");
+    }
+
+    #[tokio::test]
+    async fn redirect_leads_to_encrypted_urls_alone() {
+        let authority = Authority::new("redirect");
+        let redirect = |url: String| {
+            format!("HTTP/1.1 302 x\r\nLocation: {url}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").into_bytes()
+        };
+        let encrypted = authority.start("localhost", http(200, &keys(&["a"])));
+        let plain = Provider::start(http(200, &keys(&["a"])));
+        for (target, is_allowed) in [(format!("https://localhost:{encrypted}/"), true), (plain.url.clone(), false)] {
+            let port = authority.start("localhost", redirect(target));
+            assert_eq!(is_fetched(format!("https://localhost:{port}/"), Some(&authority)).await, is_allowed);
+        }
+        assert_eq!(plain.requests(), 0);
+    }
+
+    #[tokio::test]
+    async fn authorities_are_read_for_each_fetch() {
+        let [ours, other] = ["changed", "changed-other"].map(Authority::new);
+        let port = ours.start("localhost", http(200, &keys(&["a"])));
+        let cache = open(format!("https://localhost:{port}/"), Some(&other)).unwrap();
+        assert!(!has(&cache, "a").await);
+        fs::copy(&ours.file, &other.file).unwrap();
+        let begin = Instant::now();
+        while !has(&cache, "a").await {
+            assert!(begin.elapsed() < MAX_WAIT);
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    #[test]
+    fn wrong_authorities_are_refused_at_the_start() {
+        let authority = Authority::new("wrong");
+        let source = PlayerKeySource::Url("http://127.0.0.1:1/".to_owned());
+        let refused = KeyCache::open_with(source, Some(authority.file.clone()), SHORT);
+        assert!(matches!(refused, Err(PlayersError::UnusedAuthorities)));
+        for content in ["", "no PEM", "-----BEGIN CERTIFICATE-----\nAAAA"] {
+            fs::write(&authority.file, content).unwrap();
+            let refused = open("https://localhost:1/".to_owned(), Some(&authority));
+            assert!(matches!(refused, Err(PlayersError::Authorities(..))), "{content}");
+        }
+    }
 }
