@@ -16,6 +16,7 @@ mod histogram;
 mod http;
 mod metrics;
 mod publisher;
+mod redirect_totals;
 mod refusals;
 mod state;
 mod token;
@@ -31,6 +32,7 @@ use tokio::sync::oneshot;
 
 pub use self::http::ROUTES;
 pub use self::publisher::AdminPublisher;
+pub use self::redirect_totals::RedirectTotals;
 use self::state::AdminState;
 pub use self::token::{AdminToken, AdminTokenError};
 
@@ -99,6 +101,12 @@ impl Admin {
     #[must_use]
     pub fn is_draining(&self) -> bool {
         self.state.is_draining()
+    }
+
+    /// Sets the source of the counts of redirects. Each scrape of the metrics calls it, on the admin service's thread.
+    /// Only the first source counts. Without one, all counts are 0.
+    pub fn count_redirects(&self, read: impl Fn() -> RedirectTotals + Send + Sync + 'static) {
+        let _ = self.state.redirects.set(Box::new(read));
     }
 
     /// Starts a drain: `/readyz` turns 503, and no shard admits new clients from the end of its next turn on.

@@ -15,6 +15,7 @@ use slipgate_server::counters::{Discard, ServerTotals};
 use slipgate_server::sockets::SocketErrorKind;
 
 use crate::histogram::Histogram;
+use crate::redirect_totals::RedirectTotals;
 use crate::state::{AdminSnapshot, AdminState, NotReady};
 
 /// The media type of the text.
@@ -30,6 +31,7 @@ struct Scrape {
     uptime: f64,
     refusals: u64,
     not_ready: Option<NotReady>,
+    redirects: RedirectTotals,
 }
 
 /// The values of a metric. `By` variants have one value for each value of a label.
@@ -98,6 +100,14 @@ const SERVER: &[Metric] = &[
     }),
     metric("turns_cut_short", "Turns that ended before all waiting datagrams were read.", |scrape| {
         Value::Counter(scrape.snapshot.totals.turns_cut_short)
+    }),
+    metric("redirects", "Clients of a drain with redirects, by outcome.", |scrape| {
+        let RedirectTotals { sent, refused, without_channels, left, .. } = scrape.redirects;
+        let counts = [("sent", sent), ("refused", refused), ("without_channels", without_channels), ("left", left)];
+        Value::CounterBy("outcome", counts.to_vec())
+    }),
+    metric("redirects_waiting", "Clients of a drain that wait for a token for another server.", |scrape| {
+        Value::Gauge(scrape.redirects.waiting as f64)
     }),
     metric("admin_refusals", "Admin requests without the token, or from web pages.", |scrape| {
         Value::Counter(scrape.refusals)
@@ -223,6 +233,7 @@ pub(crate) fn text(state: &AdminState) -> Result<String, fmt::Error> {
         uptime: state.uptime().as_secs_f64(),
         refusals: state.refusals.total(),
         not_ready: state.not_ready(state.uptime()),
+        redirects: state.redirects.get().map(|read| read()).unwrap_or_default(),
     };
     let mut registry = Registry::with_prefix(PREFIX);
     registry.register_collector(Box::new(scrape));
@@ -283,5 +294,19 @@ mod tests {
         }
         assert!(text.contains("slipgate_dropped_datagrams_total{reason=\"replayed\"} 0\n"), "{text}");
         assert!(text.contains("slipgate_received_bytes_total 0\n"), "{text}");
+    }
+
+    #[test]
+    fn redirects_are_those_of_their_source() {
+        let state = AdminState::new(None);
+        assert!(text(&state).unwrap().contains("slipgate_redirects_total{outcome=\"sent\"} 0\n"));
+        let totals = RedirectTotals { sent: 1, refused: 2, without_channels: 3, left: 4, waiting: 5 };
+        assert!(state.redirects.set(Box::new(move || totals)).is_ok());
+        let text = text(&state).unwrap();
+        for (outcome, count) in [("sent", 1), ("refused", 2), ("without_channels", 3), ("left", 4)] {
+            let line = format!("slipgate_redirects_total{{outcome=\"{outcome}\"}} {count}\n");
+            assert!(text.contains(&line), "{line}: {text}");
+        }
+        assert!(text.contains("slipgate_redirects_waiting 5.0\n"), "{text}");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use slipgate_netcode::time::UnixMillis;
@@ -15,6 +15,7 @@ use tokio::sync::Semaphore;
 
 use crate::command::{AdminCommand, CommandError, MAX_QUEUED, Reply, Work, execute_on_all};
 use crate::histogram::{BUDGET_USE_RATIOS, Histogram, LOSS_RATIOS, QUEUED_MESSAGES, ROUND_TRIP_SECONDS, TURN_SECONDS};
+use crate::redirect_totals::RedirectTotals;
 use crate::refusals::Refusals;
 use crate::token::AdminToken;
 
@@ -133,6 +134,7 @@ pub(crate) struct AdminState {
     pub(crate) refusals: Refusals,
     /// What requests must show; `None` if each is allowed.
     pub(crate) token: Option<AdminToken>,
+    pub(crate) redirects: OnceLock<Box<dyn Fn() -> RedirectTotals + Send + Sync>>,
 }
 
 impl AdminState {
@@ -145,6 +147,7 @@ impl AdminState {
             shards: Mutex::default(),
             limits: Mutex::default(),
             is_draining: Arc::default(),
+            redirects: OnceLock::new(),
         }
     }
 

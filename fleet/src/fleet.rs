@@ -13,6 +13,7 @@ use crate::hook::{HookDriver, HookTarget};
 use crate::life_cycle::{LifeCycle, LifeState};
 use crate::population::Population;
 use crate::redirect::RedirectDriver;
+use crate::redirect_counts::RedirectCounter;
 use crate::redirect_queue::RedirectQueue;
 use crate::registration::{RegistrationConfig, RegistrationDriver};
 use crate::reporter::FleetReporter;
@@ -95,6 +96,12 @@ impl Fleet {
             spawn_unawaited("redirects", &self.life, driver)?;
         }
         spawn("registration", &self.life, RegistrationDriver::new(config, Arc::clone(&self.population), redirects()))
+    }
+
+    /// Returns the counter of redirects, for metrics.
+    #[must_use]
+    pub fn redirects(&self) -> RedirectCounter {
+        self.redirects.counter.clone()
     }
 
     /// Returns the states of the server.

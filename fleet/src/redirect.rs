@@ -112,7 +112,10 @@ impl RedirectDriver {
                     later.push_back(request);
                     *lock(refused) = Some(response);
                 }
-                RequestOutcome::Refused => *lock(refused) = Some(response),
+                RequestOutcome::Refused => {
+                    self.queue.counter.on_refused();
+                    *lock(refused) = Some(response);
+                }
             }
         }
     }

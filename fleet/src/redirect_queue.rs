@@ -8,9 +8,11 @@ use std::time::Duration;
 
 use slipgate_netcode::ids::ClientId;
 use slipgate_server::connection::ConnectToken;
-use slipgate_server::{ClientHandle, Instant, Server, UserData};
+use slipgate_server::sharded::{ShardClient, ShardedServer};
+use slipgate_server::{ClientHandle, Instant, SendError, Server, Traffic, UserData};
 
 use crate::population::lock;
+use crate::redirect_counts::RedirectCounter;
 
 /// The maximum number of clients that one turn redirects, which bounds its work.
 const MAX_PER_TURN: usize = 32;
@@ -34,6 +36,7 @@ pub(crate) struct RedirectQueue {
     is_drain_known: AtomicBool,
     requests: Mutex<VecDeque<RedirectRequest>>,
     tokens: Mutex<VecDeque<(ClientHandle, ConnectToken)>>,
+    pub(crate) counter: RedirectCounter,
 }
 
 impl RedirectQueue {
@@ -70,6 +73,51 @@ impl RedirectQueue {
     }
 }
 
+/// The server of a game loop, or one shard of a server.
+pub(crate) trait RedirectingServer {
+    /// Returns each client that is not in `known`, and its request if it can follow. Without channels no message can
+    /// carry a token.
+    fn new_clients(&mut self, known: &BTreeSet<ClientHandle>) -> Vec<(ClientHandle, Option<RedirectRequest>)>;
+
+    /// Sends a client to another server.
+    ///
+    /// # Errors
+    /// `Backlogged`: the same call may succeed in a later turn.
+    fn redirect(&mut self, client: ClientHandle, token: ConnectToken) -> Result<(), SendError>;
+}
+
+impl RedirectingServer for Server {
+    fn new_clients(&mut self, known: &BTreeSet<ClientHandle>) -> Vec<(ClientHandle, Option<RedirectRequest>)> {
+        let new: Vec<_> = self.clients().filter(|client| !known.contains(client)).collect();
+        let request = |client| {
+            let found = self.client(client)?;
+            let (client_id, user_data) = (found.client_id(), Box::new(found.user_data()));
+            let request = RedirectRequest { client, client_id, user_data };
+            Some((client, found.connection().is_some().then_some(request)))
+        };
+        new.into_iter().filter_map(request).collect()
+    }
+
+    fn redirect(&mut self, client: ClientHandle, token: ConnectToken) -> Result<(), SendError> {
+        self.client(client).ok_or(SendError::Gone)?.redirect(token, "")
+    }
+}
+
+impl RedirectingServer for ShardedServer {
+    fn new_clients(&mut self, known: &BTreeSet<ClientHandle>) -> Vec<(ClientHandle, Option<RedirectRequest>)> {
+        let has_channels = matches!(self.traffic(), Traffic::Channels(..));
+        let request = |found: &ShardClient| {
+            let (client, client_id, user_data) = (found.client, found.client_id, Box::new(found.user_data));
+            (client, has_channels.then_some(RedirectRequest { client, client_id, user_data }))
+        };
+        self.clients().filter(|found| !known.contains(&found.client)).map(request).collect()
+    }
+
+    fn redirect(&mut self, client: ClientHandle, token: ConnectToken) -> Result<(), SendError> {
+        self.redirect(client, token, "")
+    }
+}
+
 /// The part of one server, or of one shard.
 #[derive(Default)]
 pub(crate) struct ShardRedirects {
@@ -79,7 +127,7 @@ pub(crate) struct ShardRedirects {
 
 impl ShardRedirects {
     /// Requests a token for each client of a draining server that can follow, and sends the tokens that have come.
-    pub(crate) fn on_turn(&mut self, server: &mut Server, queue: &RedirectQueue, now: Instant) {
+    pub(crate) fn on_turn(&mut self, server: &mut impl RedirectingServer, queue: &RedirectQueue, now: Instant) {
         if !queue.is_enabled.load(Ordering::Relaxed) {
             return;
         }
@@ -90,22 +138,22 @@ impl ShardRedirects {
     }
 
     /// Returns false while a driver holds the queue.
-    fn request_tokens(&mut self, server: &mut Server, queue: &RedirectQueue) -> bool {
+    fn request_tokens(&mut self, server: &mut impl RedirectingServer, queue: &RedirectQueue) -> bool {
         let Some(mut requests) = try_lock(&queue.requests) else { return false };
-        let new: Vec<_> = server.clients().filter(|client| !self.requested.contains(client)).collect();
-        for client in new {
-            let Some(found) = server.client(client) else { continue };
-            // Without channels no message can carry the token.
-            if found.connection().is_some() {
-                let (client_id, user_data) = (found.client_id(), Box::new(found.user_data()));
-                requests.push_back(RedirectRequest { client, client_id, user_data });
-            }
+        for (client, request) in server.new_clients(&self.requested) {
             self.requested.insert(client);
+            match request {
+                Some(request) => {
+                    queue.counter.on_requested();
+                    requests.push_back(request);
+                }
+                None => queue.counter.on_without_channels(),
+            }
         }
         true
     }
 
-    fn send_tokens(&mut self, server: &mut Server, queue: &RedirectQueue) {
+    fn send_tokens(&mut self, server: &mut impl RedirectingServer, queue: &RedirectQueue) {
         let Some(mut tokens) = try_lock(&queue.tokens) else { return };
         // The clients of other shards stay in the queue.
         let mut left = MAX_PER_TURN;
@@ -114,11 +162,13 @@ impl ShardRedirects {
                 return true;
             }
             left -= 1;
-            if let Some(found) = server.client(*client) {
-                // A client that left meanwhile needs no token.
-                let _ = found.redirect(token.clone(), "");
+            let result = server.redirect(*client, token.clone());
+            match result {
+                Ok(()) => queue.counter.on_sent(),
+                Err(SendError::Backlogged) => {}
+                Err(_) => queue.counter.on_left(),
             }
-            false
+            result == Err(SendError::Backlogged)
         });
     }
 }

@@ -20,7 +20,7 @@ pub struct FleetReporter {
     life: LifeCycle,
     shard: Arc<ShardPopulation>,
     next_report: Option<Instant>,
-    /// The connects and disconnects of the last copy, and the clients of it.
+    /// The connects and disconnects of the last copy of one server, and the clients of it.
     last_changes: Option<u64>,
     clients: Vec<(ClientHandle, ClientId)>,
     queue: Arc<RedirectQueue>,
@@ -54,13 +54,22 @@ impl FleetReporter {
         self.report(&totals, began.monotonic);
     }
 
-    /// Does the same for the game loop of a sharded server. The drivers get the number of clients without their ids. No
-    /// client is redirected.
+    /// Does the same for the game loop of a sharded server. Call [`ShardedServer::flush`] afterwards: it sends the
+    /// tokens of redirects at once.
     pub fn on_sharded_turn(&mut self, server: &mut ShardedServer, began: Now) {
         self.shard.on_turn();
-        if self.is_due(began.monotonic) {
-            self.report(&ServerTotals::sum(&server.totals()), began.monotonic);
+        if self.life.is_draining() {
+            self.redirects.on_turn(server, &self.queue, began.monotonic);
         }
+        if !self.is_due(began.monotonic) {
+            return;
+        }
+        let mut totals = ServerTotals::sum(&server.totals());
+        // The shards report their counters once a tick, and the game may know of a client earlier or later.
+        totals.connected = totals.connected.max(server.connected_count());
+        self.clients.clear();
+        self.clients.extend(server.clients().map(|found| (found.client, found.client_id)));
+        self.report(&totals, began.monotonic);
     }
 
     fn is_due(&self, now: Instant) -> bool {

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use slipgate_client::CloseKind;
 
+#[cfg(target_os = "linux")]
+use crate::fleet_world::traffic;
 use crate::fleet_world::{FleetWorld, MAX_WAIT, Player, until};
 
 const PLAYERS: u64 = 12;
@@ -81,6 +83,88 @@ fn players_of_a_drained_server_play_on_at_another() {
 #[test]
 fn players_of_drained_shards_play_on_at_another() {
     drain_moves_players(&["--shards", "2"]);
+}
+
+/// A game loop of its own on two shards, which echoes messages, with the fleet's drivers.
+#[cfg(target_os = "linux")]
+struct ShardedGame {
+    fleet: slipgate_fleet::Fleet,
+    thread: thread::JoinHandle<()>,
+}
+
+#[cfg(target_os = "linux")]
+impl ShardedGame {
+    /// Starts the server with this index. It ends when it has drained.
+    fn start(world: &FleetWorld, index: usize) -> Self {
+        use slipgate_fleet::{Fleet, FleetConfig, LifeState};
+        use slipgate_server::sharded::{ShardedServer, ShardedServerConfig};
+        use slipgate_server::{Clock, Event, Server, ServerConfig, Sockets};
+
+        let (address, tick) = (world.server_address(index), Duration::from_millis(5));
+        let sockets = Sockets::bind_shards(&[address], 2).unwrap();
+        let clock = Clock::start();
+        let config = ServerConfig::new(crate::server::program::PROTOCOL_ID, 16, &[address]);
+        let shards = Server::shards(sockets, config, world.keys(), clock.now(), None).unwrap();
+        let shards = shards.into_iter().map(|shard| shard.with_traffic(traffic()).unwrap()).collect();
+        let mut server = ShardedServer::start(shards, clock, tick, ShardedServerConfig::default()).unwrap();
+        let fleet = Fleet::start(FleetConfig { slots: 16, ..FleetConfig::default() }).unwrap();
+        fleet.register(world.registration(index)).unwrap();
+        fleet.life_cycle().advance(LifeState::Ready);
+        let (mut reporter, life) = (fleet.reporter(), fleet.life_cycle().clone());
+        let thread = thread::spawn(move || {
+            while !(life.is_draining() && server.is_drained()) {
+                let began = clock.now();
+                let mut echoes = Vec::new();
+                while let Some(event) = server.next_event() {
+                    if let Event::Message { client, channel, bytes, .. } = event {
+                        echoes.push((client, channel, bytes.to_vec()));
+                    }
+                }
+                for (client, channel, bytes) in echoes {
+                    // A message to a client that has left, or is redirected, is lost.
+                    let _ = server.send_message(client, channel, &bytes);
+                }
+                server.accept_new_clients(!life.is_draining());
+                reporter.on_sharded_turn(&mut server, began);
+                server.flush();
+                thread::sleep(tick);
+            }
+            assert_eq!(server.stop("", |_| {}).panicked, None);
+        });
+        Self { fleet, thread }
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn players_of_a_drained_sharded_game_play_on_at_another() {
+    use slipgate_fleet::{LifeState, RedirectCounts};
+
+    let world = FleetWorld::new(1, 2, "memory");
+    let (_issuer, backend) = (world.start_issuer(0), world.backend());
+    let game = ShardedGame::start(&world, 0);
+    until("registered", || backend.in_state("ready") == ["s0"]);
+    let mut players: Vec<_> = (1..=PLAYERS).map(Player::new).collect();
+    players.iter_mut().for_each(|player| player.connect(backend.token(player.client_id).unwrap().token));
+    play("playing", &mut players, |players| players.iter().all(Player::plays));
+    let reserved = || backend.servers().iter().map(|server| server["reserved_slots"].as_u64().unwrap()).sum::<u64>();
+    play("free of reservations", &mut players, |_| reserved() == 0);
+    let second = world.start_server(1, &["--admin", "127.0.0.1:0"]);
+    play("registered", &mut players, |_| backend.in_state("ready").len() == 2);
+
+    players.iter_mut().for_each(Player::begin_gap);
+    game.fleet.life_cycle().advance(LifeState::Draining);
+    let address = world.server_address(1);
+    play("playing on", &mut players, |players| {
+        players.iter().all(|player| player.redirects == 1 && player.plays() && player.server() == Some(address))
+    });
+    let gap = players.iter().map(Player::longest_gap).max().unwrap();
+    println!("the longest gap is {gap:?}");
+    assert!(gap <= MAX_GAP, "{gap:?}");
+    assert!(players.iter().all(|player| player.ends.is_empty()), "no end comes before");
+    assert_eq!(client_ids(&second), (1..=PLAYERS).collect::<Vec<_>>());
+    game.thread.join().unwrap();
+    assert_eq!(game.fleet.redirects().counts(), RedirectCounts { sent: PLAYERS, ..RedirectCounts::default() });
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use slipgate_netcode::ids::ClientIndex;
+use slipgate_netcode::token::ConnectToken;
 use slipgate_netcode::wire::{USER_DATA_BYTES, UserData};
 use slipgate_session::channel::transfer::{Transfer, TransferId};
 use slipgate_session::channel::{ChannelId, SendOptions, SharedMessage};
@@ -88,15 +89,22 @@ pub(super) enum Command {
         code: CloseCode,
         byte_count: usize,
     },
+    /// The bytes are the text for the player. The token is boxed: an entry of the queue stays small.
+    Redirect {
+        client: ClientHandle,
+        token: Box<ConnectToken>,
+        byte_count: usize,
+    },
     Run(ShardWork),
 }
 
 impl QueueEntry for Command {
     fn byte_count(&self) -> usize {
         match self {
-            Self::Payload { byte_count, .. } | Self::Message { byte_count, .. } | Self::Kick { byte_count, .. } => {
-                *byte_count
-            }
+            Self::Payload { byte_count, .. }
+            | Self::Message { byte_count, .. }
+            | Self::Kick { byte_count, .. }
+            | Self::Redirect { byte_count, .. } => *byte_count,
             Self::Broadcast { .. } | Self::Transfer { .. } | Self::Disconnect { .. } | Self::Run(_) => 0,
         }
     }
@@ -219,6 +227,10 @@ impl ShardBridge {
             Command::Kick { client, code, .. } => {
                 let text = std::str::from_utf8(body).unwrap_or_default();
                 let _ = server.client(client).map(|client| client.kick_with(code, text));
+            }
+            Command::Redirect { client, token, .. } => {
+                let text = std::str::from_utf8(body).unwrap_or_default();
+                let _ = server.client(client).map(|client| client.redirect(*token, text));
             }
             Command::Run(work) => work(server),
         }

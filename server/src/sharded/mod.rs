@@ -196,6 +196,12 @@ impl ShardedServer {
         self.links.get(usize::from(client.shard().0))?.client(client)
     }
 
+    /// Returns what the shards carry for each client.
+    #[must_use]
+    pub const fn traffic(&self) -> &Traffic {
+        &self.traffic
+    }
+
     /// Returns all clients, each from its `Connected` to its `Disconnected` event, also while it is being disconnected.
     pub fn clients(&self) -> impl Iterator<Item = &ShardClient> {
         self.links.iter().flat_map(|link| link.clients.iter().flatten().map(|entry| &entry.info))

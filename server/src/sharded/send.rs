@@ -1,6 +1,7 @@
 //! What the game sends to its clients, and how it disconnects them: each call is a command for the client's shard.
 
 use slipgate_netcode::server::ShardId;
+use slipgate_netcode::token::ConnectToken;
 use slipgate_netcode::wire::MAX_PAYLOAD_BYTES;
 use slipgate_session::channel::transfer::Transfer;
 use slipgate_session::channel::{ChannelConfig, ChannelId, Kind, Layout, SendOptions, SharedMessage};
@@ -177,6 +178,19 @@ impl ShardedServer {
         let text = text.get(..text.floor_char_boundary(MAX_TEXT_BYTES)).unwrap_or_default();
         let link = self.open_link(client)?;
         link.push_close(client, Command::Kick { client, code, byte_count: text.len() }, text.as_bytes())
+    }
+
+    /// Sends a client to another server, with a token of the issuer for the same client id and a text for the player;
+    /// see [`ClientRef::redirect`](crate::ClientRef::redirect). The only events that follow are its partial transfers
+    /// and its `Disconnected`.
+    ///
+    /// # Errors
+    /// As [`kick`](Self::kick).
+    pub fn redirect(&mut self, client: ClientHandle, token: ConnectToken, text: &str) -> Result<(), SendError> {
+        let text = text.get(..text.floor_char_boundary(MAX_TEXT_BYTES)).unwrap_or_default();
+        let link = self.open_link(client)?;
+        let command = Command::Redirect { client, token: Box::new(token), byte_count: text.len() };
+        link.push_close(client, command, text.as_bytes())
     }
 
     fn push(&mut self, client: ClientHandle, command: Command, body: &[u8]) -> Result<(), SendError> {

@@ -69,6 +69,9 @@ fn run() -> Result<(), Failure> {
     let admin =
         settings.admin.map(|bind| start::start_admin(bind, settings.admin_token_file.as_deref())).transpose()?;
     let fleet = start::start_fleet(&settings)?;
+    if let Some(admin) = &admin {
+        start::count_redirects(admin, &fleet);
+    }
     let (mut servers, clock) = start::start(&settings)?;
     start::report_ready(&fleet, &servers, &settings)?;
     match servers.pop() {

@@ -125,6 +125,7 @@ fn registration(flags: &Flags, file: &ConfigFile, protocol_id: u64) -> Result<Op
         build: flags.build.clone().or_else(|| file.build.clone()),
         protocol_id,
         addresses: Vec::new(),
+        accepts_earlier_tokens: false,
         redirects,
     }))
 }

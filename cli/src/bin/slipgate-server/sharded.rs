@@ -105,11 +105,11 @@ impl RunningShards {
             Self::Relay { server, clients, payload, publisher, reporter } => {
                 let now = clock.now();
                 relay(server, clients, payload);
-                server.flush();
                 if let Some(publisher) = publisher {
                     publisher.on_sharded_turn(server, now);
                 }
                 reporter.on_sharded_turn(server, now);
+                server.flush();
                 thread::sleep(RELAY_INTERVAL);
             }
         }

@@ -5,9 +5,9 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use slipgate_admin::{Admin, AdminError, AdminToken};
+use slipgate_admin::{Admin, AdminError, AdminToken, RedirectTotals};
 use slipgate_cli::Failure;
-use slipgate_fleet::{Fleet, FleetConfig, LifeState, RegistrationConfig, agones_address};
+use slipgate_fleet::{Fleet, FleetConfig, LifeState, RedirectCounts, RegistrationConfig, agones_address};
 use slipgate_server::config::{TimeoutPolicy, TokenCutoff};
 use slipgate_server::history_file::HistoryFile;
 use slipgate_server::sockets::{Dscp, Marking, Steering};
@@ -70,11 +70,22 @@ pub(crate) fn start_fleet(settings: &Settings) -> Result<Fleet, Failure> {
     Fleet::start(config).map_err(|error| Failure::run_time(format!("the life cycle cannot be started: {error}")))
 }
 
+/// Lets the metrics show the redirects.
+pub(crate) fn count_redirects(admin: &Admin, fleet: &Fleet) {
+    let counter = fleet.redirects();
+    admin.count_redirects(move || {
+        let RedirectCounts { sent, refused, without_channels, left, waiting } = counter.counts();
+        RedirectTotals { sent, refused, without_channels, left, waiting }
+    });
+}
+
 /// Registers the server with its issuer, and reports that it is ready.
 pub(crate) fn report_ready(fleet: &Fleet, servers: &[Server], settings: &Settings) -> Result<(), Failure> {
     if let (Some(registration), Some(server)) = (&settings.fleet.registration, servers.first()) {
         let addresses = server.config().advertised.clone();
-        let registered = fleet.register(RegistrationConfig { addresses, ..registration.clone() });
+        let accepts_earlier_tokens = settings.history.is_some() || settings.config.token_cutoff != TokenCutoff::AtStart;
+        let registration = RegistrationConfig { addresses, accepts_earlier_tokens, ..registration.clone() };
+        let registered = fleet.register(registration);
         registered.map_err(|error| Failure::run_time(format!("the registration cannot be started: {error}")))?;
     }
     fleet.life_cycle().advance(LifeState::Ready);

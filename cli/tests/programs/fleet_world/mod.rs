@@ -14,6 +14,8 @@ use slipgate_token_issuer::api_key::ApiKey;
 
 pub(crate) use self::backend::{Backend, TokenFetcher};
 pub(crate) use self::player::Player;
+#[cfg(target_os = "linux")]
+pub(crate) use self::player::traffic;
 pub(crate) use self::store::Store;
 use crate::{issuer, server};
 
@@ -81,6 +83,29 @@ impl FleetWorld {
 
     pub(crate) fn server_address(&self, index: usize) -> SocketAddr {
         self.servers[index]
+    }
+
+    /// Returns how the server with this index registers, for a server in the test's own process.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn registration(&self, index: usize) -> slipgate_fleet::RegistrationConfig {
+        slipgate_fleet::RegistrationConfig {
+            issuers: self.issuers.iter().map(|address| format!("http://{address}")).collect(),
+            key: slipgate_fleet::RegistrationKey::read(self.server_folder.path("registration.key")).unwrap(),
+            server_id: server_id(index),
+            group: GROUP.to_owned(),
+            region: None,
+            build: None,
+            protocol_id: server::program::PROTOCOL_ID,
+            addresses: vec![self.servers[index]],
+            accepts_earlier_tokens: false,
+            redirects: true,
+        }
+    }
+
+    /// Returns the private keys of all servers.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn keys(&self) -> slipgate_server::keys::KeyRing {
+        slipgate_server::keys::read_key_file(self.server_folder.path("keys")).unwrap()
     }
 
     /// Checks that the log of a server does not show its API key.

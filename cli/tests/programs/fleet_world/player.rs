@@ -26,7 +26,7 @@ pub(crate) struct Player {
 }
 
 /// Returns the channels of `slipgate-server --app echo-messages`.
-fn traffic() -> Traffic {
+pub(crate) fn traffic() -> Traffic {
     let mut layout = Layout::builder();
     layout.add(Channel::reliable_ordered("reliable"));
     layout.add(Channel::sequenced("state"));
