@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use crate::congestion::PeerTime;
-use crate::wire::session_frame::{TIMESTAMP_UNIT, Timestamp, unit_time};
+use crate::wire::session_frame::{TIMESTAMP_REACH, TIMESTAMP_UNIT, Timestamp, unit_time};
 use slipgate_netcode::time::Instant;
 
 /// Timestamps wrap after this many units.
@@ -25,6 +25,14 @@ struct TimestampReading {
 }
 
 impl PeerClock {
+    /// Returns the time by the peer's clock from the newest timestamp to this one, nearly a wrap if this one is older;
+    /// `None` before the first one, and after a silence that timestamps cannot express.
+    #[inline]
+    pub(super) fn since_newest(&self, timestamp: Timestamp, now: Instant) -> Option<Duration> {
+        let newest = self.newest.filter(|newest| !now.reached(newest.received_at, TIMESTAMP_REACH))?;
+        Some(unit_time(timestamp.units_since(Timestamp(newest.units as u16)).into()))
+    }
+
     /// Records the timestamp of a packet, and returns the moment of the peer's clock that it stands for.
     #[inline]
     pub(super) fn on_timestamp(&mut self, timestamp: Timestamp, now: Instant) -> PeerTime {
@@ -73,5 +81,16 @@ mod tests {
             let start = *first.get_or_insert(time);
             assert_eq!(time - start, Duration::from_millis(millis), "{millis}");
         }
+    }
+
+    #[test]
+    fn time_between_timestamps_survives_wraps_but_no_long_silence() {
+        let mut clock = PeerClock::default();
+        assert_eq!(clock.since_newest(Timestamp(9), at(0)), None);
+        clock.on_timestamp(Timestamp(u16::MAX - 3), at(0));
+        let since = |units, millis| clock.since_newest(Timestamp(units), at(millis)).map(|time| time.as_millis());
+        assert_eq!([since(4, 20), since(u16::MAX - 3, 20), since(u16::MAX - 7, 20)], [Some(2), Some(0), Some(16_383)]);
+        let reach = TIMESTAMP_REACH.as_millis() as u64;
+        assert_eq!([since(4, reach - 1), since(4, reach)], [Some(2), None]);
     }
 }

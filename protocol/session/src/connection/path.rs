@@ -30,6 +30,10 @@ use crate::wire::session_frame::{
 use slipgate_netcode::time::Instant;
 use slipgate_netcode::wire::cursor::Writer;
 
+/// The longest time from reading the socket to sending in the same turn that a peer may claim: a third of a frame at
+/// 60 Hz. A packet that the frame of a turn does not name may have waited in the socket since the turn began.
+const MAX_TURN: Duration = Duration::from_millis(5);
+
 /// The path of one connection.
 pub(super) struct ConnectionPath {
     endpoint: EndpointCore,
@@ -162,9 +166,10 @@ impl ConnectionPath {
         if let Some(frame) = frame {
             self.endpoint.tracker.on_extended_acks(ack, frame.extended_acks, now, &mut self.ack_result);
         }
+        let since_previous = frame.and_then(|frame| self.peer_clock.since_newest(frame.sent, now));
         let sent = frame.map(|frame| self.peer_clock.on_timestamp(frame.sent, now));
         // Without an echo the delay of the acknowledgement is unknown, so this is not a sample of the path.
-        let arrival = sent.zip(frame).and_then(|(sent, frame)| peer_arrival(sent, frame));
+        let arrival = sent.zip(frame).and_then(|(sent, frame)| peer_arrival(sent, since_previous, frame));
         self.on_acks(arrival.map(|arrival| AckInfo { ack, arrival: Some(arrival) }), now);
         let arrived = now - socket_delay;
         let sent = sent.and_then(|sent| self.send_times.on_packet(sent, now));
@@ -414,13 +419,20 @@ impl ConnectionPath {
     }
 }
 
-/// Returns when the packet arrived at the peer that a frame echoes.
-fn peer_arrival(sent: PeerTime, frame: &SessionFrame<'_>) -> Option<PeerArrival> {
+/// Returns when the packet arrived at the peer that a frame echoes, which left at `sent`, this long after the previous
+/// one.
+///
+/// The previous frame would have named the packet if it had arrived by then: a sample is of the newest packet, named
+/// for the first time. An earlier arrival is a false report, which would hide a queue.
+fn peer_arrival(sent: PeerTime, since_previous: Option<Duration>, frame: &SessionFrame<'_>) -> Option<PeerArrival> {
     let echo = frame.arrived?;
     // Both timestamps are of the peer's clock, so its offset cancels out.
     let ack_delay = unit_time(frame.sent.units_since(echo.at).into());
+    let max_delay = since_previous.unwrap_or(Duration::MAX);
+    let ack_delay = ack_delay.min(max_delay);
+    let max_socket_delay = (max_delay - ack_delay).saturating_add(MAX_TURN);
     let read_at = PeerTime(sent.0.saturating_sub(ack_delay));
-    Some(PeerArrival { read_at, ack_delay, socket_delay: unit_time(echo.late.into()) })
+    Some(PeerArrival { read_at, ack_delay, socket_delay: unit_time(echo.late.into()).min(max_socket_delay) })
 }
 
 /// Returns a sample of the path, if the peer echoes the arrival of the newly acknowledged packet.
@@ -452,4 +464,28 @@ fn write_framed(
     let Some(start) = writer.written() else { return 0 };
     let filled = buf.get_mut(start..).map_or(0, fill);
     if filled == 0 && kind == SessionPacketKind::AckEliciting { 0 } else { start + filled }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arrival_is_not_before_the_frame_that_did_not_name_it() {
+        let ms = |millis: u16| Timestamp(4 * millis);
+        let arrival = |held: u16, late: u8, since_previous: Option<u64>| {
+            let arrived = Some(ArrivalEcho { at: ms(500 - held), late: 4 * late });
+            let frame = SessionFrame { sent: ms(500), arrived, extended_acks: &[] };
+            let sent = PeerTime(Duration::from_millis(500));
+            let arrival = peer_arrival(sent, since_previous.map(Duration::from_millis), &frame).unwrap();
+            assert_eq!(arrival.read_at.0 + arrival.ack_delay, sent.0);
+            (arrival.ack_delay.as_millis(), arrival.socket_delay.as_millis())
+        };
+        assert_eq!(arrival(200, 60, None), (200, 60), "the first frame");
+        assert_eq!(arrival(20, 7, Some(25)), (20, 7), "arrived after the previous frame left");
+        assert_eq!(arrival(25, 0, Some(25)), (25, 0), "arrived as it left");
+        assert_eq!(arrival(26, 0, Some(25)), (25, 0), "would have been in it");
+        assert_eq!(arrival(5, 60, Some(25)), (5, 25), "was not in the socket before the turn of that frame");
+        assert_eq!(arrival(200, 60, Some(25)), (25, 5));
+    }
 }
