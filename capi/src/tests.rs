@@ -174,18 +174,18 @@ fn every_status_has_a_text() {
 #[test]
 fn events_of_one_call_keep_their_bytes_and_a_large_one_ends_it() {
     let sizes = [3_usize, 0, 70_000, 6_000, 80_000, 5];
-    // Each event overwrites the memory of the one before, as in an inbox.
+    // Each event and the next turn overwrite the memory of the one before, as in an inbox.
     let mut memory = vec![0_u8; 80_000];
     let mut numbers = (0_u8..).zip(sizes);
-    let mut next = || {
-        let (number, size) = numbers.next()?;
-        memory.fill(number);
-        Some(CEvent::new(SLIPGATE_MESSAGE).number(number.into()).lend(&memory[..size]))
-    };
     let (mut copies, mut events) = (EventCopies::default(), [const { MaybeUninit::uninit() }; 4]);
     let mut taken = Vec::new();
     for expected in [4, 1, 1, 0] {
-        let filled = copies.fill(&mut events, &mut next);
+        let filled = copies.fill(&mut events, || {
+            let (number, size) = numbers.next()?;
+            memory.fill(number);
+            Some(CEvent::new(SLIPGATE_MESSAGE).number(number.into()).lend(&memory[..size]))
+        });
+        memory.fill(u8::MAX);
         assert_eq!(filled, expected, "after {taken:?}");
         for event in &events[..filled] {
             let event: CEvent = pointer::read(event);
@@ -195,4 +195,17 @@ fn events_of_one_call_keep_their_bytes_and_a_large_one_ends_it() {
         }
     }
     assert_eq!(taken, sizes);
+}
+
+#[test]
+fn large_transfer_is_lent_by_the_object_and_ends_its_call() {
+    let held = vec![7; 100_000];
+    let mut left =
+        [held.len(), 100].map(|bytes| CEvent::new(SLIPGATE_TRANSFER_RECEIVED).lend(&held[..bytes])).into_iter();
+    let (mut copies, mut events) = (EventCopies::default(), [const { MaybeUninit::uninit() }; 4]);
+    for is_copied in [false, true] {
+        assert_eq!(copies.fill(&mut events, || left.next()), 1);
+        let event: CEvent = pointer::read(&events[0]);
+        assert_eq!(event.bytes == held.as_ptr(), !is_copied, "{} bytes", event.length);
+    }
 }
