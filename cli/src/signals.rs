@@ -66,6 +66,10 @@ impl Signals {
     /// of an end, in which the program does not poll.
     pub fn end_at_once_on_stop(&self) {
         self.ends_at_once.store(true, Ordering::Relaxed);
+        // A signal that arrived since the program polled last.
+        if self.take_stop() {
+            signal_hook::low_level::exit(0);
+        }
     }
 
     /// Returns whether SIGHUP arrived since the last call, or the watched file has changed since it was last read.

@@ -1,7 +1,8 @@
 //! C and C++ programs, compiled with all warnings as errors, linked in both ways, and run under valgrind.
 
 use std::fs;
-use std::process::Command;
+use std::io::Write as _;
+use std::process::{Command, Stdio};
 
 use super::toolchain::{Linkage, compile, folder, has, out, run, valgrind};
 
@@ -41,6 +42,26 @@ fn valgrind_finds_no_error_and_no_leak() {
     is_clean_under_valgrind("every_function.c");
     is_clean_under_valgrind("misuse.c");
     is_clean_under_valgrind("classes.cpp");
+}
+
+#[test]
+fn benchmark_of_64_clients_gets_its_echoes() {
+    if !has("cc") {
+        return;
+    }
+    let program = compile(&folder().join("benches/game.c"), Linkage::Shared);
+    for traffic in ["packets", "channels"] {
+        let mut child =
+            Command::new(&program).arg(traffic).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        child.stdin.take().unwrap().write_all(b"4000\n").unwrap();
+        let output = child.wait_with_output().unwrap();
+        let line = String::from_utf8(output.stdout).unwrap();
+        let figures: Vec<f64> = line.split_whitespace().map(|figure| figure.parse().unwrap()).collect();
+        assert!(
+            output.status.success() && matches!(figures[..], [time, arrived] if time > 0.0 && arrived > 0.9),
+            "{line}"
+        );
+    }
 }
 
 #[test]

@@ -20,8 +20,8 @@ const GOAL_CLIENT_BYTES: u64 = 700_000;
 const GOAL_BYTES: u64 = 1_100_000;
 
 /// A running program that prints a line of figures for each line of its input.
-struct Program {
-    name: &'static str,
+pub(crate) struct Program {
+    pub(crate) name: &'static str,
     child: Child,
     input: ChildStdin,
     output: BufReader<ChildStdout>,
@@ -29,7 +29,7 @@ struct Program {
 }
 
 impl Program {
-    fn start(name: &'static str, command: &mut Command) -> Result<Self, Box<dyn Error>> {
+    pub(crate) fn start(name: &'static str, command: &mut Command) -> Result<Self, Box<dyn Error>> {
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let input = child.stdin.take().ok_or("the program has no input")?;
         let output = BufReader::new(child.stdout.take().ok_or("the program has no output")?);
@@ -48,27 +48,40 @@ impl Program {
     }
 
     /// Returns the figures of a column, in the order of the rounds.
-    fn column(&self, index: usize) -> impl Iterator<Item = f64> {
+    pub(crate) fn column(&self, index: usize) -> impl Iterator<Item = f64> {
         self.figures.iter().filter_map(move |line| line.get(index).copied())
     }
 
     /// Ends the program.
-    fn end(mut self) -> Result<(), Box<dyn Error>> {
+    pub(crate) fn end(mut self) -> Result<(), Box<dyn Error>> {
         drop(self.input);
         if self.child.wait()?.success() { Ok(()) } else { Err(format!("{} has failed", self.name).into()) }
     }
 }
 
-fn median(figures: impl Iterator<Item = f64>) -> f64 {
+pub(crate) fn median(figures: impl Iterator<Item = f64>) -> f64 {
     let mut sorted: Vec<f64> = figures.collect();
     sorted.sort_by(f64::total_cmp);
     sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
+/// Measures each program once a round.
+pub(crate) fn measure_in_turns(programs: &mut [Program], rounds: usize) -> Result<(), Box<dyn Error>> {
+    for round in 0..rounds {
+        // Each program is first, second and last equally often.
+        let first = round % programs.len();
+        let (before, after) = programs.split_at_mut(first);
+        for program in after.iter_mut().chain(before) {
+            program.measure()?;
+        }
+    }
+    Ok(())
+}
+
 /// Runs the echo in all languages and prints the ratios beside their goals.
 pub(crate) fn run(rounds: usize, with_sizes: bool) -> Result<(), Box<dyn Error>> {
     let (rust, folder) = build()?;
-    let c = compile_c(&folder)?;
+    let c = compile_c("echo", &folder)?;
     let mut programs =
         vec![Program::start("Rust", &mut Command::new(rust))?, Program::start("C", &mut Command::new(&c))?];
     match compile_csharp(&folder)? {
@@ -79,14 +92,7 @@ pub(crate) fn run(rounds: usize, with_sizes: bool) -> Result<(), Box<dyn Error>>
         }
         None => println!("skipped: Mono is not installed"),
     }
-    for round in 0..rounds {
-        // Each program is first, second and last equally often.
-        let first = round % programs.len();
-        let (before, after) = programs.split_at_mut(first);
-        for program in after.iter_mut().chain(before) {
-            program.measure()?;
-        }
-    }
+    measure_in_turns(&mut programs, rounds)?;
     print(&programs);
     for program in programs {
         program.end()?;
@@ -137,7 +143,7 @@ fn print_sizes() -> Result<(), Box<dyn Error>> {
 }
 
 /// Builds the library and the program in Rust. Returns the program, and a folder with the library.
-fn build() -> Result<(PathBuf, PathBuf), Box<dyn Error>> {
+pub(crate) fn build() -> Result<(PathBuf, PathBuf), Box<dyn Error>> {
     let build = Build { target: None, profile: "release".into(), client_only: false };
     let built = build.run_with(&["--example", "echo"])?;
     let folder = built.join("bench-c");
@@ -147,11 +153,18 @@ fn build() -> Result<(PathBuf, PathBuf), Box<dyn Error>> {
     Ok((built.join("echo"), folder))
 }
 
-fn compile_c(folder: &Path) -> Result<PathBuf, Box<dyn Error>> {
-    let (capi, program) = (root().join("capi"), folder.join("echo"));
+/// Returns a command that compiles a program in C of `capi/benches`, and the program.
+pub(crate) fn c_compiler(name: &str, folder: &Path) -> (Command, PathBuf) {
+    let (capi, program) = (root().join("capi"), folder.join(name));
     let mut compiler = Command::new("cc");
     compiler.args(["-std=c99", "-O2", "-pedantic", "-Wall", "-Wextra", "-Werror", "-I"]).arg(capi.join("include"));
-    compiler.arg("-o").arg(&program).arg(capi.join("benches/echo.c"));
+    compiler.arg("-o").arg(&program).arg(capi.join("benches").join(name).with_extension("c"));
+    (compiler, program)
+}
+
+/// Compiles a program that uses libslipgate.
+pub(crate) fn compile_c(name: &str, folder: &Path) -> Result<PathBuf, Box<dyn Error>> {
+    let (mut compiler, program) = c_compiler(name, folder);
     compiler.arg("-L").arg(folder).arg("-lslipgate").arg(format!("-Wl,-rpath,{}", folder.display()));
     call(&mut compiler)?;
     Ok(program)

@@ -5,6 +5,7 @@
 #![allow(clippy::print_stdout, reason = "a program for developers")]
 
 mod bench;
+mod game;
 mod install;
 
 use std::error::Error;
@@ -44,6 +45,13 @@ enum Xtask {
         /// Also builds the stripped libraries and prints their sizes.
         #[arg(long)]
         sizes: bool,
+        /// The folder of the sources of netcode.c, which are not part of this project: also compares 64 clients of
+        /// the C interface with netcode.c and reliable.c.
+        #[arg(long, requires = "reliable")]
+        netcode: Option<PathBuf>,
+        /// The folder of the sources of reliable.c.
+        #[arg(long, requires = "netcode")]
+        reliable: Option<PathBuf>,
     },
 }
 
@@ -150,6 +158,12 @@ fn main() -> Result<(), Box<dyn Error>> {
             fs::create_dir_all(&out)?;
             archive(&out, &build)
         }
-        Xtask::BenchC { rounds, sizes } => bench::run(rounds, sizes),
+        Xtask::BenchC { rounds, sizes, netcode, reliable } => {
+            bench::run(rounds, sizes)?;
+            match netcode.zip(reliable) {
+                Some((netcode, reliable)) => game::run(rounds, &netcode, &reliable),
+                None => Ok(()),
+            }
+        }
     }
 }

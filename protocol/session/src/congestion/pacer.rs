@@ -22,12 +22,14 @@ pub(super) struct Pacer {
     credit: Bytes,
     filled_at: Option<Instant>,
     packet: Bytes,
+    /// Whether the bucket was full since the last call of [`take_full`](Self::take_full).
+    was_full: bool,
 }
 
 impl Pacer {
     pub(super) fn new(packet_bytes: u32) -> Self {
         let packet = Bytes::from(packet_bytes);
-        Self { credit: MIN_PACKETS * packet, filled_at: None, packet }
+        Self { credit: MIN_PACKETS * packet, filled_at: None, packet, was_full: false }
     }
 
     /// Returns the credit at `now`, if `rate` applied since the last filling; negative while a debt is paid back.
@@ -39,8 +41,14 @@ impl Pacer {
     /// Adds the credit up to `now`; call it before the rate changes.
     pub(super) fn fill(&mut self, rate: BytesPerSecond, burst: Seconds, now: Instant) {
         self.credit = self.credit(rate, burst, now);
+        self.was_full |= self.credit >= self.max_credit(rate, burst);
         // Time may go back between two clocks; the credit of a moment must not be added twice.
         self.filled_at = self.filled_at.max(Some(now));
+    }
+
+    /// Returns whether the bucket was full since the last call: then a part of the rate was not used.
+    pub(super) const fn take_full(&mut self) -> bool {
+        core::mem::replace(&mut self.was_full, false)
     }
 
     /// Subtracts what was sent; the bucket must be filled up to that moment.

@@ -157,6 +157,10 @@ impl CongestionState {
     /// Processes a datagram of the peer that reports on our packets.
     pub fn on_feedback(&mut self, mut feedback: Feedback<'_>) {
         self.fill(feedback.now);
+        // A sender that waits for the pacer before each packet has nothing left after it, and still needs a higher
+        // rate (RFC 9002, section 7.8).
+        let used_whole_rate = !self.pacer.take_full();
+        self.controller.set_demand(if used_whole_rate { Demand::Unmet } else { self.demand });
         // An implausible round trip would corrupt the minimum for 20 s, so it is dropped here for every controller.
         if feedback.newest.is_some_and(|newest| !self.path.is_plausible(&newest, feedback.now)) {
             feedback.newest = None;

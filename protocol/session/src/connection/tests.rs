@@ -23,6 +23,7 @@ mod acks_of_unsent;
 mod before_hello;
 mod changing_paths;
 mod close_texts;
+mod closed_loops;
 mod lone_packets;
 mod loop_timing;
 mod many_messages;
