@@ -143,6 +143,8 @@ fn closed(test_bed: &mut TestBed, time: Duration) -> io::Result<f64> {
                 test_bed.load.send_messages(client..client + 1, &[7; PAYLOAD_BYTES], 1)?;
             }
         }
+        // No further message: what waited for the pacer leaves.
+        test_bed.load.send_messages(0..CLOSED, &[], 0)?;
     }
     server.recv().map_err(|_| ThreadEnded)?;
     Ok(f64::from(replies) / time.as_secs_f64() / 1000.0)
