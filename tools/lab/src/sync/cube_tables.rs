@@ -12,6 +12,7 @@ use super::peer_formats::{self, PeerFormat};
 use super::playout::{self, PlayoutFigures};
 use super::predicting::{self, PredictionFigures};
 use super::rewinding::{self, RewindFigures};
+use super::seeds::for_seeds;
 use super::states::{self, StateFigures, StateMethod, StateRun};
 
 /// The seeds of each row with 104 cubes.
@@ -53,18 +54,6 @@ impl FigureRow {
         }
         line + "\n"
     }
-}
-
-/// Runs a function for each of the seeds from 1 on, on two threads. The results are in the order of the seeds.
-fn for_seeds<F: Send>(seeds: u64, run: impl Fn(u64) -> F + Sync) -> Vec<F> {
-    let half = seeds / 2;
-    std::thread::scope(|scope| {
-        let first = scope.spawn(|| (1..=half).map(&run).collect::<Vec<F>>());
-        let second: Vec<F> = (half + 1..=seeds).map(&run).collect();
-        let mut all = first.join().expect("a run does not panic");
-        all.extend(second);
-        all
-    })
 }
 
 /// Records a world for each seed, and runs all setups on it. Returns the figures of each setup, in the order of seeds.
@@ -373,4 +362,18 @@ pub fn document() -> String {
         (formats_table(SEEDS_OF_CLIENTS), prediction_table(SEEDS_OF_CLIENTS), rewind_table(SEEDS_OF_CLIENTS));
     let shown = [PLAYOUT_TEXT, &playout, REWIND_TEXT, &rewind, FORMATS_TEXT, &formats].concat();
     [HEAD, &states, PREDICTION_TEXT, &prediction, &shown, INPUTS_TEXT, &inputs_table(SEEDS, 10), GOALS].concat()
+}
+
+/// Runs the experiments with 104 cubes and few seeds, and returns their tables.
+#[must_use]
+pub fn sample(seeds: u64) -> String {
+    let tables = [
+        states_table(seeds, usize::MAX),
+        prediction_table(seeds),
+        playout_table(seeds, &[0.0, 0.05, 0.13]),
+        rewind_table(seeds),
+        formats_table(seeds),
+        inputs_table(seeds, 10),
+    ];
+    tables.join("\n")
 }

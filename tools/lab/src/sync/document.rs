@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use super::cube_tables;
 use super::recording::Recording;
 use super::replay::{DATAGRAM_HEADER_BYTES, SyncMethod, replay};
+use super::seeds::for_seeds;
 use super::sync_figures::{SyncFigures, WARM_UP_STATES};
 
 /// The seeds of the rows with the smallest world. Larger ones take longer to simulate.
@@ -21,8 +22,9 @@ const OBJECTS: [(usize, u64); 3] = [(104, 1), (504, 4), (1001, 8)];
 const HEAD: &str = "\
 # Game state in figures
 
-`cargo run --release -- lab sync --markdown` generates this document; a test repeats all runs and compares. Time is
-virtual and all randomness comes from seeds, so that the figures are the same everywhere.
+`cargo run --release -- lab sync --markdown` generates this document, and `./check --tables` repeats all runs and
+compares. The tests repeat the first two seeds, with the figures at the end. Time is virtual and all randomness comes
+from seeds, so that the figures are the same everywhere.
 
 The world has the size and the rules of a bachelor thesis (Fribourg, 2018): 32 m by 32 m with cubes that four players
 push, attract and repel (`tools/worlds`, with the physics of rapier3d). The players press at random. States are sent 20
@@ -104,17 +106,18 @@ pub fn rows(seeds: u64) -> Vec<SyncRow> {
 /// Runs all methods with this number of objects and these losses.
 #[must_use]
 pub fn rows_of(objects: usize, losses: &[f64], seeds: u64) -> Vec<SyncRow> {
-    let recordings: Vec<Recording> = (1..=seeds).map(|seed| Recording::new(objects, seed, STATES)).collect();
-    let awake = recordings.iter().map(|recording| recording.awake).sum::<f64>() / seeds.max(1) as f64;
-    let mut rows = Vec::new();
-    for loss in losses {
-        for method in SyncMethod::ALL {
-            let run = |(seed, recording)| replay(recording, method, *loss, seed);
-            let figures = (1..).zip(&recordings).map(run).collect();
-            rows.push(SyncRow { objects, loss: *loss, method, awake, figures });
-        }
-    }
-    rows
+    let paths = || losses.iter().flat_map(|loss| SyncMethod::ALL.map(|method| (*loss, method)));
+    let runs = for_seeds(seeds, |seed| {
+        let recording = Recording::new(objects, seed, STATES);
+        let figures: Vec<SyncFigures> = paths().map(|(loss, method)| replay(&recording, method, loss, seed)).collect();
+        (recording.awake, figures)
+    });
+    let awake = runs.iter().map(|(awake, _)| awake).sum::<f64>() / seeds.max(1) as f64;
+    let row = |(index, (loss, method))| {
+        let figures = runs.iter().filter_map(|(_, figures)| figures.get(index).copied()).collect();
+        SyncRow { objects, loss, method, awake, figures }
+    };
+    paths().enumerate().map(row).collect()
 }
 
 /// Returns the table.
@@ -132,7 +135,23 @@ pub fn table(rows: &[SyncRow]) -> String {
 #[must_use]
 pub fn document() -> String {
     let rows = rows(SEEDS);
-    [HEAD, &table(&rows), &goals(&rows), &cube_tables::document()].concat()
+    [HEAD, &table(&rows), &goals(&rows), &cube_tables::document(), SAMPLE_HEAD, &sample()].concat()
+}
+
+/// The seeds that each run of the tests measures again.
+pub const SAMPLE_SEEDS: u64 = 2;
+
+const SAMPLE_HEAD: &str = "
+## The first two seeds
+
+The tests measure these rows again: all tables above with two seeds, and one for 504 and 1,001 objects.
+
+";
+
+/// Runs the first seeds of everything but playout of many cubes, and returns their tables.
+#[must_use]
+pub fn sample() -> String {
+    [table(&rows(SAMPLE_SEEDS)), cube_tables::sample(SAMPLE_SEEDS)].join("\n")
 }
 
 /// A goal: its text, the number of objects, the figure, and the limit.
