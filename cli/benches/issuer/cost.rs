@@ -1,10 +1,11 @@
-//! The cost of a token over HTTP, beside that of a bare axum handler with the same bodies.
+//! The cost of a token over HTTP, plain and with TLS, beside that of a bare axum handler with the same bodies.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use axum::Router;
 use axum::body::Bytes;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
@@ -12,6 +13,7 @@ use axum::routing::post;
 
 use crate::program::{MAX_WAIT, Program, TestFolder};
 use crate::requests::Requests;
+use crate::tls::{TlsFiles, TlsListener};
 
 /// The argument with which this program serves the bare handler, in a process of its own as the issuer.
 pub(crate) const SERVE_BARE: &str = "--serve-bare";
@@ -24,8 +26,10 @@ const MAX_COST: f64 = 1.4;
 /// The connections of a backend.
 const CONNECTIONS: usize = 16;
 
-/// Serves the content of stdin as the response to each `POST /v1/tokens`, on one worker thread.
+/// Serves the content of stdin as the response to each `POST /v1/tokens`, on one worker thread. With the folder of a
+/// certificate as the second argument, it serves over TLS.
 pub(crate) fn serve_bare() {
+    let tls = std::env::args().nth(2).map(|folder| TlsFiles::in_folder(folder.as_ref()));
     let mut body = Vec::new();
     std::io::stdin().read_to_end(&mut body).unwrap();
     let body = Bytes::from(body);
@@ -38,22 +42,36 @@ pub(crate) fn serve_bare() {
     let serving = runtime.spawn(async {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         println!("{}", listener.local_addr().unwrap());
-        axum::serve(listener, axum::Router::new().route("/v1/tokens", post(handler))).await.unwrap();
+        let router = Router::new().route("/v1/tokens", post(handler));
+        match tls {
+            None => axum::serve(listener, router).await.unwrap(),
+            Some(files) => axum::serve(TlsListener::new(listener, &files), router).await.unwrap(),
+        }
     });
     runtime.block_on(serving).unwrap();
 }
 
-/// Measures both in turn, and prints a row.
+/// Measures both in turn without TLS and with it, and prints the rows.
 pub(crate) fn run() {
+    println!("Cost of a token | issuer | bare axum handler | ratio | goal");
+    println!("--- | --- | --- | --- | ---");
     let folder = TestFolder::new();
-    let issuer = Program::start_with_log_file(folder.complete(&[]), &folder.path.join("log"));
-    let requests = Requests::new(&issuer, &folder);
-    let body = requests.body_of_a_token();
-    let bare = BareServer::start(&body);
-    let mut backends = [
-        Backend::connect(requests.server, issuer.child.id(), &requests.mint, body.len()),
-        Backend::connect(bare.address, bare.child.id(), &requests.mint, body.len()),
-    ];
+    let plain = Program::start_with_log_file(folder.complete(&[]), &folder.path.join("log"));
+    let body = Requests::new(&plain, &folder).body_of_a_token();
+    compare("", &plain, &folder, &body, None);
+    drop(plain);
+    let files = TlsFiles::create(&folder);
+    let flags = files.flags();
+    let encrypted = folder.complete(&flags.each_ref().map(String::as_str));
+    let encrypted = Program::start_with_log_file(encrypted, &folder.path.join("log"));
+    compare(", TLS", &encrypted, &folder, &body, Some(&files));
+}
+
+fn compare(kind: &str, issuer: &Program, folder: &TestFolder, body: &[u8], tls: Option<&TlsFiles>) {
+    let requests = Requests::new(issuer, folder);
+    let bare = BareServer::start(body, tls);
+    let connect = |address, process| Backend::connect(address, process, &requests.mint, body.len(), tls);
+    let mut backends = [connect(requests.server, issuer.child.id()), connect(bare.address, bare.child.id())];
     for backend in &mut backends {
         backend.request(TOKENS);
     }
@@ -67,10 +85,8 @@ pub(crate) fn run() {
     }
     let [issuer, bare] = costs.map(|costs| [0, 1].map(|index| median(costs.iter().map(|cost| cost[index]))));
     let [cpu, wall] = [0, 1].map(|index| median(ratios.iter().map(|ratio| ratio[index])));
-    println!("Cost of a token | issuer | bare axum handler | ratio | goal");
-    println!("--- | --- | --- | --- | ---");
-    println!("CPU time of the process, us | {:.1} | {:.1} | {cpu:.2} | {MAX_COST}", issuer[0], bare[0]);
-    println!("time at {CONNECTIONS} requests in turn, us | {:.1} | {:.1} | {wall:.2} | {MAX_COST}", issuer[1], bare[1]);
+    println!("CPU time of the process, us{kind} | {:.1} | {:.1} | {cpu:.2} | {MAX_COST}", issuer[0], bare[0]);
+    println!("{CONNECTIONS} requests in turn, us{kind} | {:.1} | {:.1} | {wall:.2} | {MAX_COST}", issuer[1], bare[1]);
 }
 
 fn median(values: impl Iterator<Item = f64>) -> f64 {
@@ -86,9 +102,10 @@ struct BareServer {
 }
 
 impl BareServer {
-    fn start(body: &[u8]) -> Self {
+    fn start(body: &[u8], tls: Option<&TlsFiles>) -> Self {
         let mut command = Command::new(std::env::current_exe().unwrap());
-        let mut child = command.arg(SERVE_BARE).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        command.arg(SERVE_BARE).args(tls.map(TlsFiles::folder));
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         child.stdin.take().unwrap().write_all(body).unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
@@ -109,16 +126,30 @@ struct Backend<'a> {
     request: &'a [u8],
     /// The length of each response's body.
     body_bytes: usize,
-    connections: Vec<TcpStream>,
+    connections: Vec<Box<dyn Connection>>,
 }
 
+/// A connection, plain or with TLS.
+trait Connection: Read + Write {}
+
+impl<S: Read + Write> Connection for S {}
+
 impl<'a> Backend<'a> {
-    fn connect(address: SocketAddr, process: u32, request: &'a [u8], body_bytes: usize) -> Self {
-        let connect = |_| {
+    fn connect(
+        address: SocketAddr,
+        process: u32,
+        request: &'a [u8],
+        body_bytes: usize,
+        tls: Option<&TlsFiles>,
+    ) -> Self {
+        let connect = |_| -> Box<dyn Connection> {
             let stream = TcpStream::connect(address).unwrap();
             stream.set_nodelay(true).unwrap();
             stream.set_read_timeout(Some(MAX_WAIT)).unwrap();
-            stream
+            match tls {
+                None => Box::new(stream),
+                Some(files) => Box::new(files.connect(stream)),
+            }
         };
         Self { process, request, body_bytes, connections: (0..CONNECTIONS).map(connect).collect() }
     }
@@ -137,6 +168,7 @@ impl<'a> Backend<'a> {
         for _ in 0..tokens / CONNECTIONS {
             for connection in &mut self.connections {
                 connection.write_all(self.request).unwrap();
+                connection.flush().unwrap();
             }
             for connection in &mut self.connections {
                 let mut response = Vec::new();

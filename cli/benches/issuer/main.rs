@@ -1,5 +1,5 @@
 //! The time of honest mints by `slipgate-token-issuer` while other connections attack it, beside the quiet time;
-//! and the cost of a token beside a bare HTTP handler.
+//! and the cost of a token beside a bare HTTP handler, plain and with TLS.
 //!
 //! `cargo bench -p slipgate-cli --bench issuer` runs all; `-- slow` the attacks with "slow" in their names, `-- cost`
 //! only the cost; `--compete` lets the attack take the processor time that it wants. Rounds without and with the attack
@@ -17,6 +17,8 @@ mod cost;
 mod honest;
 #[cfg(target_os = "linux")]
 mod requests;
+#[cfg(target_os = "linux")]
+mod tls;
 
 #[cfg(target_os = "linux")]
 #[allow(dead_code, reason = "the tests of the programs use more of it")]

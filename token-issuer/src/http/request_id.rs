@@ -52,9 +52,11 @@ impl RequestIds {
 
     fn create(&self) -> RequestId {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let mut digits = [0; 16];
+        // 8 bytes have 16 digits, so this does not fail.
+        let _ = hex::encode_to_slice(number.to_be_bytes(), &mut digits);
         // Hexadecimal digits are always a valid header.
-        let value = HeaderValue::try_from(format!("{number:016x}"));
-        RequestId(value.unwrap_or(HeaderValue::from_static("0")))
+        RequestId(HeaderValue::from_bytes(&digits).unwrap_or(HeaderValue::from_static("0")))
     }
 }
 
