@@ -30,6 +30,7 @@ mod many_messages;
 mod many_packets;
 mod packet_work;
 mod receipts_at_close;
+mod redirect_parts;
 mod small_packets;
 mod unacknowledging_peers;
 mod unpolled_events;

@@ -106,8 +106,9 @@ fn end_that_closes_before_it_took_all_messages_ends_at_once() {
     pair.send(0, CHAT, b"hello");
     let sent = pair.turn(0);
     let mut incoming = pair.ends[1].handle(&sent[0], Duration::ZERO, pair.now).unwrap().expect("a message");
-    pair.ends[1].set_intake(Intake::Refused);
     let now = pair.now;
+    assert!(pair.ends[1].may_deliver(0, now));
+    pair.ends[1].set_intake(Intake::Refused);
     assert!(!pair.ends[1].may_deliver(0, now));
     pair.ends[1].set_intake(Intake::Open);
     pair.ends[1].close(CloseCode(300), "good night");
