@@ -13,7 +13,7 @@ use super::lossy::{LossyPath, MessageLoss};
 use super::percentile::{Errors, distance};
 
 pub(super) const TICKS: u32 = 60;
-/// Ticks before the measurement starts: half a minute, as long as the clock remembers.
+/// Ticks before the measurement starts: half a minute, in which the clock settles.
 pub const WARM_UP: usize = 1800;
 pub(super) const DELAY: Duration = Duration::from_millis(50);
 const LOSS_REPORT: Duration = Duration::from_millis(150);

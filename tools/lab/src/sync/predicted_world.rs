@@ -10,6 +10,8 @@ use super::percentile::distance;
 
 /// The most calls of `on_frame` in a frame: enough to repeat all ticks that are saved.
 const MAX_ROUNDS: usize = 4;
+/// The cube of the first player.
+const OWN: ObjectId = ObjectId(0);
 /// Differences below these are those of the words on the wire: metres, m/s.
 const SAME_PLACE: f32 = 0.002;
 const SAME_SPEED: f32 = 0.02;
@@ -25,6 +27,7 @@ pub struct PredictedWorld {
     /// The newest tick whose states differ from the server's.
     due: Option<u32>,
     corrections: u64,
+    own_corrections: u64,
 }
 
 /// Returns whether two states of a cube are the same, as far as messages say.
@@ -61,7 +64,7 @@ impl PredictedWorld {
         }
         let smoothing = Smoothing::new(objects as u16, SmoothingDecay::default());
         let (saves, states) = ((0..MAX_SAVES).map(|_| None).collect(), vec![Vec::new(); MAX_SAVES]);
-        Some(Self { predictor, world, saves, states, smoothing, due: None, corrections: 0 })
+        Some(Self { predictor, world, saves, states, smoothing, due: None, corrections: 0, own_corrections: 0 })
     }
 
     /// Adds the own keys of the next tick. Returns whether the prediction can follow.
@@ -82,6 +85,7 @@ impl PredictedWorld {
             let own = own.get(usize::from(object.id().0));
             state_at(object, tick).zip(own).is_some_and(|(state, own)| !is_same(own, &state))
         };
+        self.own_corrections += u64::from(replica.object(OWN).is_some_and(is_wrong));
         if replica.objects().any(is_wrong) {
             self.due = self.due.max(Some(tick));
         }
@@ -159,6 +163,12 @@ impl PredictedWorld {
     #[must_use]
     pub const fn corrections(&self) -> u64 {
         self.corrections
+    }
+
+    /// Returns how many states had another place or speed of the own cube than was predicted.
+    #[must_use]
+    pub const fn own_corrections(&self) -> u64 {
+        self.own_corrections
     }
 
     /// Returns how many ticks were simulated again.

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use slipgate_sim::Random;
-use slipgate_sync::{InputBuffer, Replica, SmoothingDecay};
+use slipgate_sync::{InputBuffer, InputLog, MAX_INPUT_BYTES, Replica, SmoothingDecay};
 use slipgate_worlds::{PLAYERS, PlayerInput};
 
 use super::cube_fields;
@@ -16,7 +16,21 @@ use super::predicted_world::PredictedWorld;
 use super::states::{CubeMessage, LOSS_REPORT, OurServer, StateMethod, StateRun, StateServer, WARM_UP};
 
 /// Ticks by which the client is ahead of the server: the 3 of the path, and 2 that inputs are early.
-const LEAD: usize = 5;
+const LEAD: usize = PATH + EARLY;
+const PATH: usize = 3;
+const EARLY: usize = 2;
+
+/// What is predicted, and over which path.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct PredictionRun {
+    /// Messages in a second: 20 or 60.
+    pub per_second: u32,
+    /// The losses.
+    pub loss: MessageLoss,
+    /// Whether the client has the keys of all players at once, which no network can do. What differs then is not due
+    /// to keys that the client could not know.
+    pub knows_keys: bool,
+}
 
 /// The figures of a run. Lengths are in centimetres.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -27,6 +41,8 @@ pub struct PredictionFigures {
     pub shown: f64,
     /// Corrections in a second.
     pub corrections: f64,
+    /// States with another place or speed of the own cube than was predicted, in a second.
+    pub own_corrections: f64,
     /// Ticks that are simulated again, in a second.
     pub repeated: f64,
 }
@@ -37,9 +53,23 @@ struct PredictingClient {
     others: [InputBuffer; PLAYERS],
     world: Option<PredictedWorld>,
     made: u32,
+    /// The keys of all players, for a client that has them at once.
+    known: Option<[InputLog; PLAYERS]>,
 }
 
 impl PredictingClient {
+    /// Gives the client the keys of all players for the tick of its newest input.
+    fn learn_keys(&mut self, recording: &CubeRecording, tick: usize) {
+        let Some(logs) = &mut self.known else { return };
+        let inputs = recording.inputs(tick);
+        for ((log, buffer), input) in logs.iter_mut().zip(&mut self.others).zip(inputs) {
+            let mut buf = [0; MAX_INPUT_BYTES];
+            log.push(tick as u32, input.0);
+            let length = log.write(&mut buf);
+            buffer.read(buf.get(..length).unwrap_or(&[]), tick as f64).expect("keys of a log");
+        }
+    }
+
     fn receive(&mut self, message: &CubeMessage) {
         let mut rest = &message.drivers[..];
         for buffer in &mut self.others {
@@ -63,6 +93,7 @@ impl PredictingClient {
         let [own, ..] = recording.inputs(tick + LEAD);
         let PlayerInput(keys) = own;
         self.made = (tick + LEAD) as u32;
+        self.learn_keys(recording, tick + LEAD);
         if self.world.as_mut().is_some_and(|world| !world.push(self.made, keys)) {
             self.world = None;
         }
@@ -80,9 +111,9 @@ impl PredictingClient {
 struct PredictionMeasure {
     simulated: Errors,
     shown: Errors,
-    /// Corrections and repeated ticks at the start of the measurement, and in the end.
-    before: Option<(u64, u64)>,
-    now: (u64, u64),
+    /// Corrections, those of the own cube, and repeated ticks at the start of the measurement, and in the end.
+    before: Option<[u64; 3]>,
+    now: [u64; 3],
 }
 
 impl PredictionMeasure {
@@ -91,17 +122,23 @@ impl PredictionMeasure {
         let (Some(own), Some((shown, _))) = (world.own(), world.shown().next()) else { return };
         self.simulated.add(distance(own.position, truth.position));
         self.shown.add(distance(shown.position, truth.position));
-        self.now = (world.corrections(), world.repeated());
+        self.now = [world.corrections(), world.own_corrections(), world.repeated()];
         self.before.get_or_insert(self.now);
     }
 
     fn figures(mut self, seconds: f64) -> PredictionFigures {
         let before = self.before.unwrap_or_default();
+        let mut rates = [0.0; 3];
+        for ((rate, now), before) in rates.iter_mut().zip(self.now).zip(before) {
+            *rate = now.saturating_sub(before) as f64 / seconds;
+        }
+        let [corrections, own_corrections, repeated] = rates;
         PredictionFigures {
             simulated: self.simulated.percentile(99) * 100.0,
             shown: self.shown.percentile(99) * 100.0,
-            corrections: self.now.0.saturating_sub(before.0) as f64 / seconds,
-            repeated: self.now.1.saturating_sub(before.1) as f64 / seconds,
+            corrections,
+            own_corrections,
+            repeated,
         }
     }
 }
@@ -112,14 +149,16 @@ impl PredictionMeasure {
 ///
 /// If `slipgate-sync` refuses its own messages, which is a mistake of ours.
 #[must_use]
-pub fn run(recording: &CubeRecording, per_second: u32, loss: MessageLoss, seed: u64) -> PredictionFigures {
+pub fn run(recording: &CubeRecording, run: PredictionRun, seed: u64) -> PredictionFigures {
+    let PredictionRun { per_second, loss, knows_keys } = run;
     let setup = StateRun { method: StateMethod::Ours(SmoothingDecay::default()), per_second, loss, has_inputs: true };
-    let mut server = OurServer::new(recording, setup);
+    let mut server = OurServer::new(recording, setup).with_early_keys(EARLY as u32);
     let mut client = PredictingClient {
         replica: Replica::new(cube_fields::simulated().0, recording.objects as u16),
         others: [(); PLAYERS].map(|()| InputBuffer::new(0)),
         world: None,
         made: 0,
+        known: knows_keys.then(|| [(); PLAYERS].map(|()| InputLog::new())),
     };
     let mut path = LossyPath::new(loss, DELAY, Duration::ZERO, Random::new(seed, 0x50_52));
     let (mut reports, mut measure) = (VecDeque::new(), PredictionMeasure::default());

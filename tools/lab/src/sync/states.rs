@@ -130,6 +130,8 @@ pub(super) struct OurServer {
     viewer: ViewerId,
     logs: [InputLog; PLAYERS],
     has_inputs: bool,
+    /// Ticks by which the players' keys are early at the server.
+    early: u32,
     logged: u32,
 }
 
@@ -141,7 +143,12 @@ impl OurServer {
         let viewer = replicator.add_viewer().expect("the first client");
         (0..objects).for_each(|id| replicator.spawn(ObjectId(id), kind).map(drop).expect("a free id"));
         let logs = [(); PLAYERS].map(|()| InputLog::new());
-        Self { replicator, viewer, logs, has_inputs: setup.has_inputs, logged: 0 }
+        Self { replicator, viewer, logs, has_inputs: setup.has_inputs, early: 0, logged: 0 }
+    }
+
+    /// Returns a server that has the players' keys this number of ticks early, and sends them on at once.
+    pub(super) fn with_early_keys(self, early: u32) -> Self {
+        Self { early, ..self }
     }
 }
 
@@ -154,11 +161,12 @@ impl StateServer for OurServer {
         self.replicator.commit(tick).expect("ticks increase");
         let mut drivers = Vec::new();
         if self.has_inputs {
-            for logged in self.logged + 1..=tick {
+            let known = tick + self.early;
+            for logged in self.logged + 1..=known {
                 let inputs = recording.inputs(logged as usize);
                 self.logs.iter_mut().zip(inputs).for_each(|(log, input)| log.push(logged, input.0));
             }
-            self.logged = tick;
+            self.logged = known;
             for log in &self.logs {
                 let mut buf = [0; MAX_INPUT_BYTES];
                 let length = log.write(&mut buf);
@@ -340,7 +348,8 @@ impl<'r, S: StateServer> Exchange<'r, S> {
                 let passed = now.checked_sub(arrived + wait)?;
                 Some(tick + (passed.as_secs_f64() * f64::from(TICKS) + 1e-6) as u32)
             }
-            StateMethod::Ours(_) => self.client.clock.advance(now).map(|tick| tick.max(0.0) as u32),
+            // The tick that is nearest to the timeline.
+            StateMethod::Ours(_) => self.client.clock.advance(now).map(|tick| tick.max(0.0).round() as u32),
         }
     }
 

@@ -11,6 +11,7 @@ use slipgate_lab::sync::cubes::CubeRecording;
 use slipgate_lab::sync::document::{self, LOSS_OF_GOALS};
 use slipgate_lab::sync::lossy::MessageLoss;
 use slipgate_lab::sync::peer_formats::{self, PeerFormat};
+use slipgate_lab::sync::predicting::PredictionRun;
 use slipgate_lab::sync::replay::SyncMethod;
 use slipgate_lab::sync::states::{self, StateMethod, StateRun};
 use slipgate_lab::sync::{input_timing, playout, predicting, rewinding};
@@ -103,7 +104,8 @@ fn playout_starves_in_few_frames() {
 #[test]
 fn own_cube_is_predicted_and_corrected() {
     let recording = CubeRecording::new(104, 1, 900);
-    let figures = predicting::run(&recording, 20, MessageLoss::Random(0.13), 1);
+    let run = PredictionRun { per_second: 20, loss: MessageLoss::Random(0.13), knows_keys: false };
+    let figures = predicting::run(&recording, run, 1);
     assert!(figures.simulated < 10.0 && figures.shown < 12.0, "{figures:?}");
     assert!(figures.corrections > 1.0 && figures.repeated < 400.0, "{figures:?}");
 }

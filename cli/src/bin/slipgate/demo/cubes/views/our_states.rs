@@ -55,7 +55,7 @@ impl CubeView for OurStates {
     }
 
     fn frame(&mut self, now: Duration) -> Option<ShownFrame> {
-        let goal = self.clock.advance(now)?.max(0.0) as u32;
+        let goal = self.clock.advance(now)?.max(0.0).round() as u32;
         let (buffers, newest) = (&mut self.buffers, self.clock.newest_tick().unwrap_or(0));
         self.cubes.play(goal, newest, |tick| buffers.each_mut().map(|buffer| PlayerInput(buffer.keys(tick).keys)));
         self.cubes.smooth(1.0 / TICKS as f32);
