@@ -5,7 +5,7 @@ use super::super::units::{Bytes, Seconds};
 use super::cubic::CubicWindow;
 use super::path_sample::PathSample;
 use super::probe_down::DownProbes;
-use crate::congestion::{BytesPerSecond, SentPacket};
+use crate::congestion::{BytesPerSecond, Feedback};
 
 /// The delays before the next probes, in seconds; the last one repeats.
 const PROBE_DELAYS: [Seconds; 4] = [Seconds(1.2), Seconds(2.0), Seconds(4.0), Seconds(8.0)];
@@ -72,12 +72,13 @@ impl CompetitiveMode {
     pub(super) fn on_feedback(
         &mut self,
         sample: &PathSample,
-        acked: &[SentPacket],
-        lost: &[SentPacket],
+        feedback: &Feedback<'_>,
         random_loss: f64,
         may_grow: bool,
     ) -> f64 {
-        let bytes = Bytes(acked.iter().map(|packet| f64::from(packet.bytes)).sum());
+        let bytes = Bytes(feedback.acked.iter().map(|packet| f64::from(packet.bytes)).sum());
+        // What was in flight before this feedback: losses come from it, however large the window is.
+        let used = Bytes(feedback.in_flight as f64) + bytes;
         let now = Seconds(sample.now);
         if !sample.app_limited && bytes > Bytes(0.0) && may_grow {
             self.window.grow(bytes, Seconds(sample.base_round_trip), now);
@@ -85,9 +86,10 @@ impl CompetitiveMode {
             self.window.limit_slow_start(Bytes(MAX_OF_PEAK * sample.peak * sample.round_trip));
         }
         let cut_at = self.window.cut_at();
-        let losses = lost.iter().filter(|packet| Seconds::from(packet.sent_at) > cut_at).count() as f64;
+        let losses = feedback.lost.iter().filter(|packet| Seconds::from(packet.sent_at) > cut_at).count() as f64;
         // Random loss is no sign of congestion: cut only for more than a whole window loses by it.
-        if losses > libm::ceil(TOLERANCE * random_loss * self.window.bytes().0 / sample.packet) {
+        let expected = random_loss * self.window.bytes().min(used).0 / sample.packet;
+        if losses > libm::ceil(TOLERANCE * expected) || losses > 0.0 && sample.has_excess_loss {
             self.window.cut(now);
         }
         self.window.bytes().0 / sample.round_trip.max(sample.base_round_trip + sample.instant_queue)
@@ -116,10 +118,16 @@ mod tests {
 
     use super::super::path_sample::queued;
     use super::*;
+    use crate::congestion::SentPacket;
     use slipgate_netcode::time::Instant;
 
     fn sent(at: f64) -> SentPacket {
         SentPacket { sent_at: Instant::from_start(Duration::from_secs_f64(at)), bytes: 1200, ..SentPacket::default() }
+    }
+
+    /// Returns feedback beside a full window in flight.
+    fn feedback<'a>(acked: &'a [SentPacket], lost: &'a [SentPacket]) -> Feedback<'a> {
+        Feedback { now: Instant::default(), newest: None, acked, lost, delivered: 0, in_flight: 8_000_000 }
     }
 
     #[test]
@@ -140,15 +148,15 @@ mod tests {
             let before = competitive.window();
             let full = (before / Bytes(1200.0)) as usize;
             let sample = PathSample { app_limited: false, ..queued(0.2, 100.1) };
-            competitive.on_feedback(&sample, &vec![sent(100.01); full], &[], 0.0, true);
+            competitive.on_feedback(&sample, &feedback(&vec![sent(100.01); full], &[]), 0.0, true);
             assert!(
                 (competitive.window() / before - grown).abs() < 0.05,
                 "{joined} {fall}: {}",
                 competitive.window() / before
             );
-            competitive.on_feedback(&sample, &[], &[sent(100.05)], 0.0, true);
+            competitive.on_feedback(&sample, &feedback(&[], &[sent(100.05)]), 0.0, true);
             let cut = competitive.window();
-            competitive.on_feedback(&sample, &vec![sent(100.06); full], &[], 0.0, true);
+            competitive.on_feedback(&sample, &feedback(&vec![sent(100.06); full], &[]), 0.0, true);
             assert!(competitive.window() < 1.2 * cut);
         }
     }
@@ -158,12 +166,12 @@ mod tests {
         let mut competitive = CompetitiveMode::new(Bytes(1200.0));
         competitive.begin(&queued(0.2, 100.0), 0.0, 4e6, false);
         let before = competitive.window();
-        competitive.on_feedback(&queued(0.2, 100.1), &[], &[sent(100.05); 5], 0.0, true);
+        competitive.on_feedback(&queued(0.2, 100.1), &feedback(&[], &[sent(100.05); 5]), 0.0, true);
         let once = competitive.window();
         assert!((once / before - 0.7).abs() < 0.001);
-        competitive.on_feedback(&queued(0.2, 100.2), &[], &[sent(100.08)], 0.0, true);
+        competitive.on_feedback(&queued(0.2, 100.2), &feedback(&[], &[sent(100.08)]), 0.0, true);
         assert!(competitive.window() >= once, "that one left before the cut");
-        competitive.on_feedback(&queued(0.2, 100.3), &[], &[sent(100.2)], 0.0, true);
+        competitive.on_feedback(&queued(0.2, 100.3), &feedback(&[], &[sent(100.2)]), 0.0, true);
         assert!(competitive.window() < once);
     }
 
@@ -172,8 +180,28 @@ mod tests {
         let mut competitive = CompetitiveMode::new(Bytes(1200.0));
         competitive.begin(&queued(0.2, 100.0), 0.0, 4e6, false);
         let before = competitive.window();
-        competitive.on_feedback(&queued(0.2, 100.1), &[], &[sent(100.05); 5], 0.05, true);
+        competitive.on_feedback(&queued(0.2, 100.1), &feedback(&[], &[sent(100.05); 5]), 0.05, true);
         assert!(competitive.window() >= before);
+    }
+
+    #[test]
+    fn random_loss_excuses_losses_of_what_was_in_flight() {
+        let missing = [sent(100.05); 19];
+        for (in_flight, is_cut) in [(72_000, true), (8_000_000, false)] {
+            let mut competitive = CompetitiveMode::new(Bytes(1200.0));
+            competitive.begin(&queued(0.2, 100.0), 0.0, 4e6, true);
+            let before = competitive.window();
+            // At 15 % of loss, twice 9 of 60 packets in flight may be lost.
+            let lost = Feedback { in_flight, ..feedback(&[], &missing) };
+            competitive.on_feedback(&queued(0.2, 100.1), &lost, 0.15, true);
+            assert_eq!(competitive.window() < before, is_cut, "{in_flight} bytes in flight");
+        }
+        let mut competitive = CompetitiveMode::new(Bytes(1200.0));
+        competitive.begin(&queued(0.2, 100.0), 0.0, 4e6, true);
+        let before = competitive.window();
+        let excess = PathSample { has_excess_loss: true, ..queued(0.2, 100.1) };
+        competitive.on_feedback(&excess, &feedback(&[], &missing), 0.15, true);
+        assert!(competitive.window() < before, "more than the known random loss");
     }
 
     #[test]

@@ -34,6 +34,7 @@ mod policer;
 mod probe_down;
 mod protected_demand;
 mod send_rate;
+mod slow_start;
 mod startup;
 
 use core::time::Duration;
@@ -50,6 +51,7 @@ use self::policer::{PolicerDetector, PolicerFinding};
 use self::probe_down::{CrossTraffic, DownProbes, ProbeResult};
 use self::protected_demand::ProtectedDemand;
 use self::send_rate::SendRate;
+use self::slow_start::{INITIAL_PACKETS, SlowStart};
 use self::startup::{Startup, StartupStep};
 use super::units::{Bytes, Seconds};
 use super::{BytesPerSecond, Controller, ControllerReport, Demand, FLOOR, Feedback, NewestAck, Phase};
@@ -59,8 +61,7 @@ use slipgate_netcode::time::Instant;
 const INITIAL: BytesPerSecond = BytesPerSecond(40_000.0);
 /// The maximum rate as a multiple of the peak delivery rate.
 const MAX_OF_PEAK: f64 = 2.0;
-/// The window before the first feedback and in startup, and the minimum window, in packets.
-const INITIAL_PACKETS: f64 = 10.0;
+/// The minimum window, in packets.
 const MIN_PACKETS: f64 = 4.0;
 /// The bounds, in seconds, of the round trip over which delivery is measured, or over eight packets up to the last
 /// bound.
@@ -143,6 +144,8 @@ pub(crate) struct Glide {
     down_probes: DownProbes,
     feedback_timeout: FeedbackTimeout,
     startup: Startup,
+    /// The first startup; `None` once it has ended.
+    slow_start: Option<SlowStart>,
     delay_mode: DelayMode,
     competitive: CompetitiveMode,
     protected: ProtectedDemand,
@@ -202,6 +205,7 @@ impl Glide {
             down_probes: DownProbes::new(),
             feedback_timeout: FeedbackTimeout::new(),
             startup: Startup::new(),
+            slow_start: Some(SlowStart::new(largest_packet)),
             delay_mode: DelayMode::new(),
             competitive: CompetitiveMode::new(Bytes(largest_packet)),
             protected: ProtectedDemand::new(),
@@ -327,12 +331,11 @@ impl Glide {
             return self.rebase(longer, sample);
         }
         match self.mode {
-            GlideMode::Startup => self.run_startup(sample),
+            GlideMode::Startup => self.run_startup(sample, feedback),
             GlideMode::Delay => self.run_delay_mode(sample, result),
             GlideMode::Compete => self.run_compete_mode(sample, feedback, result),
         }
-        // An application-limited flow must not keep a rate that the path never proved.
-        let max = (MAX_OF_PEAK * sample.peak).max(self.config.initial.0);
+        let max = self.proven_rate(sample);
         if self.mode == GlideMode::Delay && sample.app_limited && self.delay_mode.discard_stale_limit(max) {
             self.startup = Startup::new();
         }
@@ -363,20 +366,48 @@ impl Glide {
     }
 
     /// Startup: grows the rate until a queue or excess loss appears (Glide §6).
-    fn run_startup(&mut self, sample: &PathSample) {
-        match self.startup.on_feedback(sample, self.rate, self.config.initial.0) {
+    fn run_startup(&mut self, sample: &PathSample, feedback: &Feedback<'_>) {
+        let initial = self.config.initial.0;
+        let mut step = self.startup.on_feedback(sample, self.rate, initial);
+        if let Some(slow_start) = &mut self.slow_start {
+            step = slow_start.on_sample(sample, feedback, step, initial);
+        }
+        match step {
             StartupStep::Grow(rate) => self.rate = rate,
             StartupStep::End(rate) => {
+                let limit = self.slow_start.take().map_or(sample.delivery, |slow_start| slow_start.capacity(sample));
                 self.mode = GlideMode::Delay;
                 self.startup_ended_at = sample.now;
                 self.rate = rate;
-                self.delay_mode.begin(sample.delivery, sample);
+                self.delay_mode.begin(limit, sample);
                 // Only a queue shows the capacity: an idle application or loss ends startup without finding it.
                 if !sample.app_limited && !sample.has_excess_loss {
-                    self.delay_mode.set_limit(sample.delivery);
+                    self.delay_mode.set_limit(limit);
                 }
             }
         }
+    }
+
+    /// Counts the bytes of a feedback in slow start, and ends slow start on a long path (Glide §6.1).
+    fn count_in_slow_start(&mut self, feedback: &Feedback<'_>) {
+        let suits = |slow_start: &SlowStart| self.delay.base_round_trip().is_none_or(|base| slow_start.suits(base));
+        if !self.slow_start.as_ref().is_some_and(suits) {
+            self.slow_start = None;
+        } else if let Some(slow_start) = &mut self.slow_start
+            && !self.app_limited
+        {
+            slow_start.count(feedback, self.delay.base_round_trip().unwrap_or(0.0));
+        }
+    }
+
+    /// Returns the maximum rate by what was delivered: an application-limited flow must not keep a rate that the path
+    /// never proved.
+    fn proven_rate(&self, sample: &PathSample) -> f64 {
+        let proven = match self.slow_start {
+            Some(_) => slow_start::MAX_OF_DELIVERY * sample.peak.max(sample.instant_arrivals),
+            None => MAX_OF_PEAK * sample.peak,
+        };
+        proven.max(self.config.initial.0)
     }
 
     /// Delay mode: keeps the queue near its target, and probes a standing queue (Glide §7).
@@ -439,10 +470,7 @@ impl Glide {
     /// §9).
     fn run_compete_mode(&mut self, sample: &PathSample, feedback: &Feedback<'_>, result: Option<ProbeResult>) {
         let may_grow = !self.is_held(sample.now);
-        self.rate = self
-            .competitive
-            .on_feedback(sample, feedback.acked, feedback.lost, self.losses.random_loss(), may_grow)
-            .max(FLOOR.0);
+        self.rate = self.competitive.on_feedback(sample, feedback, self.losses.random_loss(), may_grow).max(FLOOR.0);
         // A queue below the target cannot be one that cross traffic keeps full.
         let is_self_inflicted = result == Some(ProbeResult::SelfInflicted);
         if is_self_inflicted || (sample.queue < sample.target && !sample.is_draining) {
@@ -457,7 +485,7 @@ impl Glide {
     }
 
     fn leave_compete(&mut self) {
-        self.mode = GlideMode::Delay;
+        (self.mode, self.slow_start) = (GlideMode::Delay, None);
         self.delay.set_competitive(false);
     }
 
@@ -472,6 +500,7 @@ impl Glide {
     /// Restarts the search for the capacity at the current rate, after a feedback timeout (Glide §12).
     fn restart(&mut self) {
         (self.mode, self.startup, self.hold) = (GlideMode::Startup, Startup::new(), FREE);
+        self.slow_start = None;
         // Without the held rate their results would be those of the full rate.
         self.policer.end_test();
         self.down_probes.end_probe();
@@ -520,9 +549,20 @@ impl Controller for Glide {
             self.restart();
         }
         let feedback = Feedback { lost: self.feedback_timeout.without_timeout_losses(feedback.lost), ..*feedback };
-        if let Some(sample) = self.read(&feedback) {
+        let sample = self.read(&feedback);
+        self.count_in_slow_start(&feedback);
+        if let Some(sample) = sample {
+            let initial = self.config.initial.0;
+            if self.slow_start.as_mut().is_some_and(|slow_start| slow_start.ends_early(&sample, initial)) {
+                self.slow_start = None;
+            }
             self.decide(&sample, &feedback);
             self.queue = LastQueue { delay: Some(sample.queue), target: sample.target, arrivals: sample.arrivals };
+        } else if let (Some(slow_start), Some(round_trip)) = (&self.slow_start, self.delay.round_trip())
+            && !self.app_limited
+            && let Some(rate) = slow_start.unmeasured_rate(round_trip)
+        {
+            self.rate = self.rate.max(rate);
         }
     }
 
@@ -554,16 +594,16 @@ impl Controller for Glide {
     fn window(&self, now: Instant) -> Option<u64> {
         let least = MIN_PACKETS * self.largest_packet;
         let initial = INITIAL_PACKETS * self.largest_packet;
-        // Ten packets as the initial window of TCP (RFC 6928).
         let Some(base) = self.delay.base_round_trip() else { return Some(initial as u64) };
         let interval = self.delay.feedback_interval();
         let LastQueue { delay, target, arrivals } = self.queue;
         let queue = delay.unwrap_or(0.0);
         let window = match self.mode {
             _ if self.protected_rate().is_some() => self.rate * (base + queue + PROTECTED_WINDOW.0),
-            GlideMode::Startup => {
-                (STARTUP_WINDOW * self.rate * (base + interval + STARTUP_WINDOW_MARGIN.0)).max(initial)
-            }
+            GlideMode::Startup => match &self.slow_start {
+                Some(slow_start) if !self.app_limited => slow_start.window(),
+                _ => (STARTUP_WINDOW * self.rate * (base + interval + STARTUP_WINDOW_MARGIN.0)).max(initial),
+            },
             GlideMode::Compete => self.competitive.window().0,
             GlideMode::Delay => {
                 // The window bounds the queue at half above its target, and more only while probing cross traffic.

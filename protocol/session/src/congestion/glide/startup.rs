@@ -1,11 +1,12 @@
-//! Startup, the first mode: the rate doubles each round trip until a queue forms (Glide §6).
+//! Startup, the first mode: the rate doubles each round trip until a queue forms (Glide §6). The first startup of a
+//! connection counts acknowledged bytes instead: see `slow_start`.
 
 use super::super::units::Seconds;
 use super::path_sample::PathSample;
 
 /// The growth per round trip; round trips below [`MIN_ROUND_TRIP`] count as that long.
 const GROWTH: f64 = 2.0;
-const MIN_ROUND_TRIP: Seconds = Seconds(0.02);
+pub(super) const MIN_ROUND_TRIP: Seconds = Seconds(0.02);
 /// The maximum rate as a multiple of the delivery rate, plus spare packets per round trip: a short buffer would
 /// overflow before a queue is seen.
 const MAX_OF_DELIVERY: f64 = 1.4;
@@ -14,18 +15,18 @@ const MAX_OF_DELIVERY: f64 = 1.4;
 /// (draft-ietf-ccwg-bbr, section 5.6.3).
 const MAX_OF_DELIVERY_FAR: f64 = 2.77;
 /// The round trips, in seconds, between which the multiple is interpolated.
-const NEAR_ROUND_TRIP: Seconds = Seconds(0.12);
+pub(super) const NEAR_ROUND_TRIP: Seconds = Seconds(0.12);
 const FAR_ROUND_TRIP: Seconds = Seconds(0.668);
 const SPARE_PACKETS: f64 = 2.0;
 /// A queue is this share of the target, and at least this many seconds.
 const QUEUE_SHARE: f64 = 0.6;
-const MIN_QUEUE: Seconds = Seconds(0.004);
+pub(super) const MIN_QUEUE: Seconds = Seconds(0.004);
 /// A period of the path's own delay ends when the delivery rate has grown by this factor.
 const OWN_PERIOD: f64 = 2.0;
 /// The maximum variation of the path's own delay, in seconds.
 const MAX_OWN: Seconds = Seconds(0.020);
 /// The final rate, as a share of the delivery rate.
-const EXIT: f64 = 0.9;
+pub(super) const EXIT: f64 = 0.9;
 
 /// The result of one feedback in startup.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -178,6 +178,31 @@ fn paths_are_used_with_short_queues() {
 }
 
 #[test]
+fn first_startup_fills_the_path_within_seven_round_trips() {
+    let mut path = Path::new(20.0, 50.0, 250.0);
+    path.run(0.35);
+    let used = path.run(0.35);
+    assert!(used >= 0.85, "{used}");
+    assert!(path.queue() <= 60.0, "{} ms", path.queue());
+    path.run(0.5);
+    let used = path.run(2.0);
+    assert!(used >= 0.97 && path.queue() <= 20.0, "{used}, {} ms", path.queue());
+    assert_eq!(path.drops, 0);
+}
+
+#[test]
+fn slow_start_ends_on_a_long_path_and_with_startup() {
+    let mut path = Path::new(20.0, 130.0, 250.0);
+    path.run(0.3);
+    assert!(path.glide.mode == GlideMode::Startup && path.glide.slow_start.is_none());
+    let mut path = Path::new(20.0, 50.0, 250.0);
+    path.run(0.3);
+    assert!(path.glide.mode == GlideMode::Startup && path.glide.slow_start.is_some());
+    path.run(1.0);
+    assert!(path.glide.mode == GlideMode::Delay && path.glide.slow_start.is_none());
+}
+
+#[test]
 fn round_trip_replaces_missing_arrival_times() {
     let mut path = Path::new(4.0, 50.0, 500.0);
     path.reports_times = false;
@@ -283,4 +308,5 @@ fn restart_ends_probe_and_held_rate() {
     assert!(glide.down_probes.is_active() && glide.is_held(100.05));
     glide.restart();
     assert!(!glide.down_probes.is_active() && !glide.is_held(100.05));
+    assert!(glide.slow_start.is_none(), "the path was measured before");
 }

@@ -1,0 +1,315 @@
+//! Slow start, the first startup of a connection: a window grows by the acknowledged bytes until a queue forms. That
+//! queue is drained, which measures the capacity (Glide §6.1).
+
+use super::super::units::Seconds;
+use super::path_sample::PathSample;
+use super::startup::{EXIT, MIN_QUEUE, MIN_ROUND_TRIP, NEAR_ROUND_TRIP, StartupStep};
+use crate::congestion::Feedback;
+
+/// The initial window, in packets (RFC 6928, section 2). The window is never smaller.
+pub(super) const INITIAL_PACKETS: f64 = 10.0;
+/// The growth of the window by an acknowledged byte; less on round trips below [`MIN_ROUND_TRIP`].
+const GROWTH: f64 = 0.84;
+/// What a lost byte takes from the window.
+const LOSS: f64 = 2.0;
+/// The rate as a multiple of the window per round trip: the window limits slow start, and the rate only its bursts.
+const PACE: f64 = 1.25;
+/// The window as a multiple of the bytes delivered within a base round trip, beside the initial window.
+const MAX_OF_DELIVERED: f64 = 2.0;
+/// The parts of a base round trip by which delivered bytes are recorded.
+const ROUND_SLICES: usize = 4;
+/// The maximum first delivery rate that ends slow start, as a multiple of the initial rate: on a slow path a round trip
+/// has few packets.
+const SLOW_PATH: f64 = 2.0;
+/// The maximum round trip without the queue, as a multiple of the base round trip.
+const MAX_OF_BASE: f64 = 3.0;
+/// The maximum round trip, in seconds, at which the rate may exceed the initial one before a delivery rate is known.
+const UNMEASURED_ROUND_TRIP: Seconds = Seconds(0.08);
+/// The maximum rate as a multiple of the delivery rate.
+pub(super) const MAX_OF_DELIVERY: f64 = 4.0;
+/// The packets and the seconds over which the capacity is measured, at least.
+const MIN_PACKETS: f64 = 8.0;
+const MIN_SPAN: Seconds = Seconds(0.01);
+/// The rate while the queue drains, as a share of the capacity, and the maximum time in seconds beside a loop.
+const DRAIN_RATE: f64 = 0.5;
+const MAX_DRAIN: Seconds = Seconds(1.0);
+/// The final rate, as a share of the capacity.
+const DRAINED_EXIT: f64 = 0.95;
+
+/// The window of the first startup. Sizes in bytes, rates in bytes per second, times in seconds.
+#[derive(Clone, Debug)]
+pub(super) struct SlowStart {
+    least: f64,
+    window: f64,
+    /// The arrival of the first packet that met the present queue, and the bytes delivered until then.
+    queued_since: Option<(f64, f64)>,
+    /// The delivery rate since then.
+    capacity: Option<f64>,
+    /// When the drain ends, whatever is in flight; `None` before it starts.
+    drain_until: Option<f64>,
+    /// The bytes delivered by certain times of the local clock, newest first.
+    rounds: [(f64, f64); ROUND_SLICES + 1],
+    /// Whether a delivery rate was measured while data waited.
+    is_measured: bool,
+}
+
+impl SlowStart {
+    pub(super) fn new(largest_packet: f64) -> Self {
+        let least = INITIAL_PACKETS * largest_packet;
+        Self {
+            least,
+            window: least,
+            queued_since: None,
+            capacity: None,
+            drain_until: None,
+            rounds: [(f64::NEG_INFINITY, 0.0); ROUND_SLICES + 1],
+            is_measured: false,
+        }
+    }
+
+    /// Returns whether slow start suits a path with this round trip. On a longer one it would overshoot for too long.
+    pub(super) fn suits(&self, base_round_trip: f64) -> bool {
+        base_round_trip <= NEAR_ROUND_TRIP.0 || self.drain_until.is_some()
+    }
+
+    /// Changes the window by what was acknowledged and lost, while data waits for the controller.
+    pub(super) fn count(&mut self, feedback: &Feedback<'_>, base_round_trip: f64) {
+        if self.drain_until.is_some() {
+            return;
+        }
+        let acked: f64 = feedback.acked.iter().map(|packet| f64::from(packet.bytes)).sum();
+        let lost: f64 = feedback.lost.iter().map(|packet| f64::from(packet.bytes)).sum();
+        if lost <= 0.0 {
+            // What is in flight was permitted, while the application had less to send.
+            self.window = self.window.max(feedback.in_flight as f64);
+        }
+        let growth = GROWTH * (base_round_trip / MIN_ROUND_TRIP.0).min(1.0);
+        let proven = self.proven(feedback, base_round_trip);
+        self.window = (self.window + growth * acked - LOSS * lost).min(proven).max(self.least);
+    }
+
+    /// Returns the window that the bytes acknowledged within the last base round trip permit. The local clock measures
+    /// it, so false arrival times have no influence.
+    fn proven(&mut self, feedback: &Feedback<'_>, base_round_trip: f64) -> f64 {
+        let (now, delivered) = (Seconds::from(feedback.now).0, feedback.delivered as f64);
+        let base = base_round_trip.max(MIN_ROUND_TRIP.0);
+        let [(newest, _), ..] = self.rounds;
+        if now - newest >= base / ROUND_SLICES as f64 {
+            self.rounds.rotate_right(1);
+            let [first, ..] = &mut self.rounds;
+            *first = (now, delivered);
+        }
+        let before = self.rounds.iter().find(|(at, _)| now - at >= base).map_or(0.0, |(_, before)| *before);
+        self.least + MAX_OF_DELIVERED * (delivered - before)
+    }
+
+    /// Returns whether slow start ends before a queue forms: the first delivery rate is low, or the round trip grows
+    /// without a queue, so that the way back is longer or the arrival times are false. `initial` is the first rate.
+    pub(super) fn ends_early(&mut self, sample: &PathSample, initial: f64) -> bool {
+        let max_round_trip = MAX_OF_BASE * sample.base_round_trip.max(MIN_ROUND_TRIP.0);
+        let is_longer = self.drain_until.is_none() && sample.round_trip - sample.instant_queue > max_round_trip;
+        let is_first = !sample.app_limited && !self.is_measured;
+        self.is_measured |= is_first;
+        is_longer || (is_first && sample.arrivals < SLOW_PATH * initial)
+    }
+
+    /// Returns the rate before a delivery rate is known: the initial window leaves within a round trip. `None` if the
+    /// round trip is as long as that of a slow path.
+    pub(super) fn unmeasured_rate(&self, round_trip: f64) -> Option<f64> {
+        (round_trip < UNMEASURED_ROUND_TRIP.0).then(|| self.rate(round_trip))
+    }
+
+    pub(super) const fn window(&self) -> f64 {
+        self.window
+    }
+
+    /// Returns the rate at which the window leaves within a round trip.
+    pub(super) fn rate(&self, round_trip: f64) -> f64 {
+        PACE * self.window / round_trip.max(MIN_ROUND_TRIP.0)
+    }
+
+    /// Processes a sample; `found` is the step of a startup that does not count bytes, `initial` the first rate.
+    pub(super) fn on_sample(
+        &mut self,
+        sample: &PathSample,
+        feedback: &Feedback<'_>,
+        found: StartupStep,
+        initial: f64,
+    ) -> StartupStep {
+        self.measure(sample, feedback);
+        let capacity = self.capacity(sample);
+        let in_flight = feedback.in_flight as f64;
+        if let Some(until) = self.drain_until {
+            let is_drained = in_flight <= capacity * sample.base_round_trip || sample.now > until;
+            let [drained, draining] =
+                [StartupStep::End(DRAINED_EXIT * capacity), StartupStep::Grow(DRAIN_RATE * capacity)];
+            return if is_drained { drained } else { draining };
+        }
+        match found {
+            found if sample.app_limited => found,
+            StartupStep::Grow(_) => StartupStep::Grow(self.rate(sample.round_trip).max(initial)),
+            // The window has outgrown a policer, and so has the sending rate.
+            StartupStep::End(rate) if sample.has_excess_loss => StartupStep::End(rate.min(EXIT * capacity)),
+            StartupStep::End(_) => {
+                let queue = (in_flight / capacity - sample.base_round_trip).max(0.0);
+                let time = (queue / (1.0 - DRAIN_RATE)).min(MAX_DRAIN.0);
+                self.drain_until = Some(sample.now + sample.loop_time() + time);
+                StartupStep::Grow(DRAIN_RATE * capacity)
+            }
+        }
+    }
+
+    /// Measures the capacity: packets that meet a queue arrive at the rate of the path.
+    fn measure(&mut self, sample: &PathSample, feedback: &Feedback<'_>) {
+        let Some(newest) = feedback.newest else { return };
+        if sample.newest_queue < MIN_QUEUE.0 {
+            self.queued_since = None;
+            return;
+        }
+        let received = newest.received_at.map_or(sample.now, |received_at| Seconds::from(received_at.0).0);
+        let delivered = feedback.delivered as f64;
+        let (since, before) = *self.queued_since.get_or_insert((received, delivered));
+        let (time, bytes) = (received - since, delivered - before);
+        if time > MIN_SPAN.0 && bytes >= MIN_PACKETS * sample.packet {
+            // The same share of random loss as in the delivery rate.
+            self.capacity = Some(bytes / time * sample.delivery / sample.arrivals);
+        }
+    }
+
+    /// Returns the capacity, or the delivery rate while no queue has shown it.
+    pub(super) fn capacity(&self, sample: &PathSample) -> f64 {
+        self.capacity.unwrap_or(sample.delivery)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::time::Duration;
+    use std::vec;
+    use std::vec::Vec;
+
+    use super::super::path_sample::{QUIET, queued};
+    use super::*;
+    use crate::congestion::{NewestAck, PeerTime, SentPacket};
+    use slipgate_netcode::time::Instant;
+
+    const FOUND: StartupStep = StartupStep::End(9e5);
+
+    fn packets(count: usize) -> Vec<SentPacket> {
+        vec![SentPacket { bytes: 1200, ..SentPacket::default() }; count]
+    }
+
+    /// Returns feedback on these packets, with `delivered` bytes until this second of the peer's clock.
+    fn feedback<'a>(acked: &'a [SentPacket], lost: &'a [SentPacket], received: f64, delivered: u64) -> Feedback<'a> {
+        Feedback {
+            now: Instant::from_start(Duration::from_secs(100)),
+            newest: Some(NewestAck {
+                sent_at: Instant::default(),
+                received_at: Some(PeerTime(Duration::from_secs_f64(received))),
+                ack_delay: Duration::ZERO,
+                socket_delay: Duration::ZERO,
+            }),
+            acked,
+            lost,
+            delivered,
+            in_flight: 0,
+        }
+    }
+
+    #[test]
+    fn window_follows_acknowledged_and_lost_bytes() {
+        let mut slow_start = SlowStart::new(1200.0);
+        assert!((slow_start.window() - 12_000.0).abs() < 1e-6);
+        slow_start.count(&feedback(&packets(100), &[], 1.0, 120_000), 0.05);
+        assert!((slow_start.window() - (12_000.0 + GROWTH * 120_000.0)).abs() < 1e-6);
+        // The half of the packets that a policer passes does not raise the window.
+        slow_start.count(&feedback(&packets(10), &packets(10), 1.0, 132_000), 0.05);
+        assert!(slow_start.window() < GROWTH * 120_000.0);
+        slow_start.count(&feedback(&[], &packets(1000), 1.0, 132_000), 0.05);
+        assert!((slow_start.window() - 12_000.0).abs() < 1e-6);
+        // An application with little data had more in flight.
+        slow_start.count(&Feedback { in_flight: 50_000, ..feedback(&[], &[], 1.0, 132_000) }, 0.05);
+        assert!((slow_start.window() - 50_000.0).abs() < 1e-6);
+        assert!((slow_start.rate(0.05) - 1.25e6).abs() < 1.0);
+        assert!((slow_start.rate(1e-4) - slow_start.rate(0.02)).abs() < 1.0);
+        // A round trip of 10 ms grows the window half as much as one of 20 ms.
+        slow_start.count(&feedback(&packets(10), &[], 1.0, 144_000), 0.01);
+        assert!((slow_start.window() - (50_000.0 + 0.5 * GROWTH * 12_000.0)).abs() < 1e-6);
+    }
+
+    #[test]
+    fn window_is_bounded_by_the_delivery_of_a_round_trip() {
+        let (mut slow_start, start) = (SlowStart::new(1200.0), Instant::from_start(Duration::from_secs(100)));
+        // A path delivers 12 kB each 10 ms, and a receiver with false delays reports no queue.
+        for step in 1..=20_u64 {
+            let now = start.after(Duration::from_millis(10 * step));
+            slow_start.count(&Feedback { now, ..feedback(&packets(10), &[], 1.0, 12_000 * step) }, 0.04);
+        }
+        // A round trip of 40 ms delivers 48 kB, and the record is late by a quarter of it at most. Without the bound it
+        // would be 213 kB.
+        assert!(slow_start.window() <= 12_000.0 + 2.0 * 60_000.0 + 1.0, "{}", slow_start.window());
+        assert!(slow_start.window() >= 12_000.0 + 2.0 * 48_000.0, "{}", slow_start.window());
+    }
+
+    #[test]
+    fn slow_or_longer_path_ends_slow_start() {
+        let with = |arrivals, app_limited| PathSample { arrivals, app_limited, ..QUIET };
+        let mut slow_start = SlowStart::new(1200.0);
+        assert!(!slow_start.ends_early(&with(1e3, true), 4e4), "the application was idle");
+        assert!(!slow_start.ends_early(&with(9e4, false), 4e4));
+        assert!(!slow_start.ends_early(&with(7e4, false), 4e4), "only the first rate counts");
+        assert!(SlowStart::new(1200.0).ends_early(&with(7e4, false), 4e4));
+        let long = PathSample { round_trip: 0.13, ..queued(0.02, 100.0) };
+        assert!(!slow_start.ends_early(&long, 4e4), "most of it is a queue");
+        assert!(slow_start.ends_early(&PathSample { instant_queue: 0.0, ..long }, 4e4));
+        assert_eq!(slow_start.unmeasured_rate(0.05), Some(slow_start.rate(0.05)));
+        assert_eq!(slow_start.unmeasured_rate(0.08), None);
+    }
+
+    #[test]
+    fn queue_shows_the_capacity_and_is_drained_to_a_round_trip() {
+        let mut slow_start = SlowStart::new(1200.0);
+        let mut step = |queue: f64, received: f64, delivered: u64, in_flight: u64| {
+            let feedback = Feedback { in_flight, ..feedback(&[], &[], received, delivered) };
+            let found = if queue > 0.005 { FOUND } else { StartupStep::Grow(1.0) };
+            slow_start.on_sample(&queued(queue, 100.0 + received), &feedback, found, 4e4)
+        };
+        // The window leaves within a round trip of 40 ms.
+        assert_eq!(step(0.0, 5.0, 0, 12_000), StartupStep::Grow(PACE * 12_000.0 / 0.04));
+        // The delivery rate is 1 MB/s, as it includes the time before the queue; behind the queue 2 MB/s arrive.
+        assert_eq!(step(0.006, 5.01, 100_000, 200_000), StartupStep::Grow(0.5e6));
+        let StartupStep::Grow(rate) = step(0.02, 5.03, 140_000, 100_000) else { panic!("more than a round trip") };
+        assert!((rate - 1e6).abs() < 1.0, "{rate}");
+        let StartupStep::End(rate) = step(0.02, 5.04, 160_000, 79_000) else { panic!("less than a round trip") };
+        assert!((rate - 1.9e6).abs() < 1.0, "{rate}");
+    }
+
+    #[test]
+    fn drain_ends_in_time() {
+        let mut slow_start = SlowStart::new(1200.0);
+        let full = Feedback { in_flight: 90_000, ..feedback(&[], &[], 5.0, 0) };
+        // 50 kB above a round trip drain in 100 ms at half the rate, and a loop takes 110 ms.
+        for (now, expected) in
+            [(100.0, StartupStep::Grow(5e5)), (100.2, StartupStep::Grow(5e5)), (100.22, StartupStep::End(9.5e5))]
+        {
+            assert_eq!(slow_start.on_sample(&queued(0.02, now), &full, FOUND, 4e4), expected, "{now}");
+        }
+        let window = slow_start.window();
+        slow_start.count(&feedback(&packets(10), &[], 5.0, 0), 0.04);
+        assert!(slow_start.window() <= window);
+    }
+
+    #[test]
+    fn neither_loss_nor_an_idle_application_drains() {
+        let feedback = feedback(&[], &[], 5.0, 0);
+        let lossy = PathSample { has_excess_loss: true, ..QUIET };
+        let mut slow_start = SlowStart::new(1200.0);
+        assert_eq!(slow_start.on_sample(&lossy, &feedback, StartupStep::End(2e6), 4e4), StartupStep::End(9e5));
+        assert_eq!(slow_start.on_sample(&lossy, &feedback, StartupStep::End(5e5), 4e4), StartupStep::End(5e5));
+        let idle = PathSample { app_limited: true, ..queued(0.02, 100.0) };
+        for found in [FOUND, StartupStep::Grow(1e5)] {
+            assert_eq!(slow_start.on_sample(&idle, &feedback, found, 4e4), found);
+        }
+        assert!(slow_start.suits(0.12) && !slow_start.suits(0.13));
+    }
+}
