@@ -36,6 +36,14 @@ pub struct ClientEnded {
     pub reason: CloseReason,
 }
 
+/// The server has sent the client to another one, to which it connects by itself; written by the plugin that copies
+/// messages. A new connection or [`ClientEnded`] follows. Messages that were not acknowledged are lost.
+#[derive(Message, Clone, PartialEq, Eq, Debug)]
+pub struct ClientRedirected {
+    /// Why the server has ended the connection.
+    pub reason: CloseReason,
+}
+
 impl SlipgateClient {
     /// Creates the resource.
     #[must_use]
@@ -90,15 +98,15 @@ impl SlipgateClient {
 /// Runs the turn of a [`SlipgateClient`], which a game may insert and remove at any time.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SlipgateClientPlugin {
-    /// Whether the plugin takes all events itself, and copies the messages of channels into [`ServerMessage`]s and
-    /// the end into [`ClientEnded`]. Other events are dropped. Otherwise the game calls
-    /// [`SlipgateClient::next_event`].
+    /// Whether the plugin takes all events itself, and copies the messages of channels into [`ServerMessage`]s, the
+    /// end into [`ClientEnded`] and a redirect into [`ClientRedirected`]. Other events are dropped. Otherwise the
+    /// game calls [`SlipgateClient::next_event`].
     pub copy_messages: bool,
 }
 
 impl Plugin for SlipgateClientPlugin {
     fn build(&self, app: &mut App) {
-        app.add_message::<ServerMessage>().add_message::<ClientEnded>();
+        app.add_message::<ServerMessage>().add_message::<ClientEnded>().add_message::<ClientRedirected>();
         let exists = resource_exists::<SlipgateClient>;
         app.add_systems(PreUpdate, begin_turn.in_set(SlipgateSystems::Receive).run_if(exists));
         app.add_systems(PostUpdate, end_turn.in_set(SlipgateSystems::Send).run_if(exists));
@@ -121,6 +129,7 @@ fn copy_messages(
     mut client: ResMut<SlipgateClient>,
     mut messages: MessageWriter<ServerMessage>,
     mut ended: MessageWriter<ClientEnded>,
+    mut redirected: MessageWriter<ClientRedirected>,
 ) {
     while let Some(event) = client.next_event() {
         match event {
@@ -129,6 +138,9 @@ fn copy_messages(
             }
             Event::Ended { reason } => {
                 ended.write(ClientEnded { reason });
+            }
+            Event::Redirected { reason } => {
+                redirected.write(ClientRedirected { reason });
             }
             _ => {}
         }

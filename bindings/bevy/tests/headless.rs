@@ -3,7 +3,7 @@
 use bevy_app::{App, Update};
 use bevy_ecs::prelude::*;
 use bevy_slipgate::*;
-use slipgate::client::{Client, CloseKind, Event};
+use slipgate::client::{Client, CloseKind, ConnectToken, Event};
 use slipgate::server::keys::Key;
 use slipgate::server::{Clock, Server, ServerConfig, Sockets};
 use slipgate::{Channel, ChannelId, Layout, Traffic};
@@ -27,11 +27,12 @@ struct Seen {
     frames_connected: u32,
     times_connected: u32,
     times_ended: u32,
+    times_redirected: u32,
     ended: Option<CloseKind>,
 }
 
-/// Starts both apps. `copies` says whether the plugins copy the messages.
-fn start(copies: bool) -> (App, App) {
+/// Starts a server, and returns it with a token of a client for it.
+fn start_server() -> (SlipgateServer, ConnectToken) {
     let key = Key::from([7; 32]);
     let sockets = Sockets::bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
     let (addresses, clock) = (sockets.local_addresses(), Clock::start());
@@ -42,24 +43,38 @@ fn start(copies: bool) -> (App, App) {
     // Tokens of the server's first millisecond may count as older than it.
     std::thread::sleep(std::time::Duration::from_millis(5));
     let minted = issuer.mint(&TokenRequest::new(5), wall_clock(), &mut system_entropy().unwrap()).unwrap();
-    let mut client = SlipgateClient::new(Client::new().unwrap().with_traffic(traffic()).unwrap());
-    client.connect(minted.token).unwrap();
+    (SlipgateServer::new(server, clock), minted.token)
+}
 
-    let (mut client_app, mut server_app) = (App::new(), App::new());
-    client_app.add_plugins(SlipgateClientPlugin { copy_messages: copies }).insert_resource(client);
-    client_app.init_resource::<Seen>();
-    client_app.add_systems(Update, (send.run_if(client_connected), count.run_if(client_just_connected)));
-    client_app.add_systems(Update, ended.run_if(client_just_ended));
-    server_app.add_plugins(SlipgateServerPlugin { copy_messages: copies });
-    server_app.insert_resource(SlipgateServer::new(server, clock));
+/// Starts both apps. `copies` says whether the plugins copy the messages.
+fn start(copies: bool) -> (App, App) {
+    let (server, token) = start_server();
+    let mut client = SlipgateClient::new(Client::new().unwrap().with_traffic(traffic()).unwrap());
+    client.connect(token).unwrap();
+
+    let mut app = App::new();
+    app.add_plugins(SlipgateClientPlugin { copy_messages: copies }).insert_resource(client);
+    app.init_resource::<Seen>();
+    app.add_systems(Update, (send.run_if(client_connected), count.run_if(client_just_connected)));
+    app.add_systems(Update, ended.run_if(client_just_ended));
     if copies {
-        client_app.add_systems(Update, read_copies);
-        server_app.add_systems(Update, echo_copies.run_if(server_running));
+        app.add_systems(Update, read_copies);
     } else {
-        client_app.add_systems(Update, read_lent.before(send));
-        server_app.add_systems(Update, echo_lent.run_if(server_running));
+        app.add_systems(Update, read_lent.before(send));
     }
-    (client_app, server_app)
+    (app, server_app(server, copies))
+}
+
+/// Returns the app of a server that returns all messages.
+fn server_app(server: SlipgateServer, copies: bool) -> App {
+    let mut app = App::new();
+    app.add_plugins(SlipgateServerPlugin { copy_messages: copies }).insert_resource(server);
+    if copies {
+        app.add_systems(Update, echo_copies.run_if(server_running));
+    } else {
+        app.add_systems(Update, echo_lent.run_if(server_running));
+    }
+    app
 }
 
 fn send(mut client: ResMut<SlipgateClient>, mut seen: ResMut<Seen>) {
@@ -83,6 +98,7 @@ fn read_lent(mut client: ResMut<SlipgateClient>, mut seen: ResMut<Seen>) {
         match event {
             Event::Message { bytes, .. } => seen.echoes.push(u32::from_le_bytes(bytes.try_into().unwrap())),
             Event::Ended { reason } => seen.ended = Some(reason.kind),
+            Event::Redirected { .. } => seen.times_redirected += 1,
             _ => {}
         }
     }
@@ -91,6 +107,7 @@ fn read_lent(mut client: ResMut<SlipgateClient>, mut seen: ResMut<Seen>) {
 fn read_copies(
     mut messages: MessageReader<ServerMessage>,
     mut ends: MessageReader<ClientEnded>,
+    mut redirects: MessageReader<ClientRedirected>,
     mut seen: ResMut<Seen>,
 ) {
     for message in messages.read() {
@@ -99,6 +116,7 @@ fn read_copies(
     for end in ends.read() {
         seen.ended = Some(end.reason.kind);
     }
+    seen.times_redirected += redirects.read().count() as u32;
 }
 
 fn echo_lent(mut server: ResMut<SlipgateServer>) {
@@ -146,4 +164,37 @@ fn lent_messages_return_within_600_updates() {
 #[test]
 fn copied_messages_return_within_600_updates() {
     runs_600_updates(true);
+}
+
+fn follows_a_redirect(copies: bool) {
+    let (mut client, mut first) = start(copies);
+    let (second, token) = start_server();
+    let mut second = server_app(second, copies);
+    let mut token = Some(token);
+    for _ in 0..UPDATES {
+        for app in [&mut client, &mut first, &mut second] {
+            app.update();
+        }
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        if client.world().resource::<Seen>().echoes.len() > 10
+            && let Some(token) = token.take()
+        {
+            let mut server = first.world_mut().resource_mut::<SlipgateServer>();
+            let id = server.server().clients().next().unwrap();
+            server.server().client(id).unwrap().redirect(token, "the other server").unwrap();
+        }
+        if client.world().resource::<Seen>().times_connected == 2 {
+            break;
+        }
+    }
+    let seen = client.world().resource::<Seen>();
+    assert_eq!((seen.times_connected, seen.times_redirected, seen.times_ended), (2, 1, 0));
+    let connected = second.world_mut().resource_mut::<SlipgateServer>().server().connected_count();
+    assert_eq!((connected, seen.ended), (1, None));
+}
+
+#[test]
+fn client_follows_a_redirect() {
+    follows_a_redirect(false);
+    follows_a_redirect(true);
 }

@@ -26,7 +26,7 @@ const MIN_TIMEOUT: i32 = 3;
 const PREFIX: &str = "slipgate";
 const DROPPED: &str = "_dropped_datagrams_total{reason=\"";
 /// The table that explains each reason to drop a datagram.
-const DROPPED_DATAGRAMS: &str = include_str!("../../../../../docs/dropped-datagrams.md");
+const DROPPED_DATAGRAMS: &str = include_str!("dropped-datagrams.md");
 
 /// Returns the findings of all checks.
 pub(super) fn examine(flags: &DoctorFlags, key: &str, admin: Option<&AdminPort>) -> Vec<DoctorFinding> {
