@@ -14,7 +14,7 @@ const KEPT_ARRIVALS: usize = 3840;
 /// after two losses in a row and 0.2 % after three. A share between both makes a delay that changes little from minute
 /// to minute.
 const LATE_PER_MILLE: i64 = 8;
-/// Fewer arrivals than those of this time count as so many: a run of losses at the start weighs no more than later.
+/// The minimum of remembered arrivals, as a time: a run of losses at the start weighs no more than a later one.
 const LEAST_WINDOW: i64 = 15_000_000;
 /// The least delay, in hundredths of the time between two states.
 const LEAST_INTERVALS: i64 = 120;
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn two_losses_in_a_row_are_covered_and_rare_runs_of_five_are_not() {
+    fn delay_covers_two_losses_in_a_row_but_no_rare_longer_runs() {
         let mut clock = PlayoutClock::new(RATE);
         for millis in 0..120_000_u64 {
             let state = millis / 50;

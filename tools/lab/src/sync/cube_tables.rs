@@ -209,8 +209,8 @@ pub fn prediction_table(seeds: u64) -> String {
         predicting::run(recording, *setup, seed)
     });
     let mut text = String::from(
-        "| states a second | lost | keys of others | simulated, cm | worst | shown, cm | worst | corrections a second | \
-         worst | own cube differs, a second | worst | repeated ticks a second | worst |\n\
+        "| states a second | lost | keys of others | simulated, cm | worst | shown, cm | worst | corrections a second \
+         | worst | own cube differs, a second | worst | repeated ticks a second | worst |\n\
          | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
     );
     for (PredictionRun { per_second, loss, knows_keys }, runs) in setups.iter().zip(&runs) {
@@ -302,10 +302,10 @@ has sent them: it has them 2 ticks early. States of any cube that differ by more
 back, and the ticks since then are simulated again. `simulated` and `shown` are the distance of the own cube to the
 server's at the same tick. 10 seeds, runs of 25 seconds, of which the first 5 are not measured.
 
-In the last row the client has all keys at once, which no network can do. Its error is a quarter: the rest is due to keys
-that arrive later than the client needs them. Nearly every state that arrives still differs in some cube: a state has no
-contacts, so a cube that is set to a state goes on a little differently while it touches another one. The own cube
-differs in one state of six.
+In the last row the client has all keys at once, which no network can do. Its error is a quarter: the rest is due to
+keys that arrive later than the client needs them. Nearly every state that arrives still differs in some cube; the cause
+was not isolated. A state has no contacts, so a cube that is set to a state may go on a little differently while it
+touches another one. The own cube differs in one state of six.
 
 ";
 
@@ -323,9 +323,9 @@ const FORMATS_TEXT: &str = "
 ### Formats of other libraries
 
 What a state costs in other formats, with the poses alone: 104 cubes, 20 states a second, no losses, 10 seeds. The other
-libraries are not run. Their states are laid out as their sources of 2025 lay them out, without what they add for
-acknowledgements and channels, what they repeat until it is acknowledged, and the two bits around each component of
-naia. The goal of `slipgate-sync` is at most 25 kbit/s.
+libraries are not run. The layouts of bevy_replicon and naia were compared with their sources, those of renet and
+lightyear were not. What a library adds for acknowledgements and channels, what it repeats until it is acknowledged, and
+the two bits around each component of naia are not counted. The goal of `slipgate-sync` is at most 25 kbit/s.
 
 ";
 
