@@ -1,9 +1,10 @@
 //! The compilers of other languages, and the library that they link.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 pub(crate) fn folder() -> PathBuf {
@@ -56,12 +57,19 @@ pub(crate) enum Linkage {
     Static,
 }
 
-/// Compiles a C or C++ file with all warnings as errors, and returns the program.
+/// Compiles a C or C++ file with all warnings as errors, and returns the program. Tests share a program, which is
+/// compiled once.
 pub(crate) fn compile(source: &Path, linkage: Linkage) -> PathBuf {
+    static COMPILED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
     let is_c = source.extension().is_some_and(|extension| extension == "c");
     let (compiler, standard) = if is_c { ("cc", "-std=c99") } else { ("c++", "-std=c++17") };
     let kind = if matches!(linkage, Linkage::Shared) { "shared" } else { "static" };
     let program = out().join(format!("{}_{kind}", source.file_name().unwrap().to_string_lossy().replace('.', "_")));
+    // One at a time: a test must not run a program that another one is writing.
+    let mut compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
+    if compiled.contains(&program) {
+        return program;
+    }
     let mut command = Command::new(compiler);
     command.args([standard, "-g", "-pedantic", "-Wall", "-Wextra", "-Werror", "-I"]).arg(folder().join("include"));
     command.arg("-o").arg(&program).arg(source);
@@ -76,6 +84,7 @@ pub(crate) fn compile(source: &Path, linkage: Linkage) -> PathBuf {
         }
     }
     run(&mut command);
+    compiled.insert(program.clone());
     program
 }
 
