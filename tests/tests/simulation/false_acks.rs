@@ -358,13 +358,13 @@ fn false_acks_end_connections_on_all_kinds_of_paths() {
 
 #[test]
 fn false_acks_draw_megabytes_without_skipped_numbers() {
-    let path = access_line(4, 250, 20);
+    let path = access_line(1, 500, 20);
     let honest = honest(&path, 1, Numbering::Consecutive);
     let lie = Lie { delays: FalseDelays::SlowReturn, ..lie(FalseAcks::All, 0) };
     let outcome = play(lie, &path, 1, Numbering::Consecutive, &honest);
     println!("without skipped numbers: {outcome:?}");
     assert!(
-        outcome.ended.is_none() && outcome.excess > 8 << 20,
+        outcome.ended.is_none() && outcome.excess > 2 << 20,
         "these false acknowledgements draw no data: {outcome:?}"
     );
 }
@@ -378,29 +378,28 @@ fn false_hold_times_gain_less_than_64_kib() {
     }
 }
 
-/// False send times and arrivals together look like a queue on the way back, which is not the sender's. Losses bound
-/// their gain, and false acknowledgements end the connection later. At worst over 40 seeds, in bytes beyond an honest
-/// receiver, by the share of the missing packets that is acknowledged:
+/// False send times and arrivals together look like a queue on the way back, which is not the sender's. At worst over 40
+/// seeds, in bytes beyond an honest receiver, by the share of the missing packets that is acknowledged:
 ///
-/// | share | false holds and waits | the same without their bounds | false send times | last disconnect |
-/// | --- | --- | --- | --- | --- |
-/// | 0 % | 61,817 | 477,535 | 489,151 | never |
-/// | 1 % | 61,817 | 476,051 | 482,263 | one of 40 is not disconnected within 9 s |
-/// | 3 % | 61,817 | 462,997 | 408,705 | 2.7 s |
-/// | 10 % | 61,817 | 313,433 | 309,871 | 1.3 s |
-/// | 20 % | 48,770 | 51,146 | 47,580 | 0.9 s |
-/// | 50 % | 1,189 | 1,189 | 1,189 | 0.5 s |
-/// | 100 % | 67 | 67 | 67 | 0.4 s |
+/// | share | false holds and waits | false send times | last disconnect |
+/// | --- | --- | --- | --- |
+/// | 0 % | 59,396 | 64,245 | never |
+/// | 1 % | 59,396 | 64,245 | one of 40 is not disconnected within 9 s |
+/// | 3 % | 55,838 | 64,242 | 2.5 s |
+/// | 10 % | 45,182 | 64,231 | 1.1 s |
+/// | 20 % | 45,182 | 59,458 | 0.7 s |
+/// | 50 % | 4,756 | 4,756 | 0.3 s |
+/// | 100 % | 1,190 | 1,190 | 0.3 s |
 ///
-/// One that acknowledges only gaps of at least four numbers gains 362,275 bytes with false send times: skips of at most
-/// three numbers are rarely part of such a gap.
+/// One that acknowledges only gaps of at least four numbers is never disconnected: skips of at most three numbers are
+/// rarely part of such a gap. It gains 64,245 bytes.
 #[test]
 fn false_send_times_gain_little() {
-    let acks = [(FalseAcks::DelaysAlone, false), (FalseAcks::Some(0.03), true), (FalseAcks::Runs(4), true)];
+    let acks = [(FalseAcks::DelaysAlone, false), (FalseAcks::Some(0.03), true), (FalseAcks::Runs(4), false)];
     let lies = acks.map(|(acks, _)| Lie { delays: FalseDelays::SlowReturn, ..lie(acks, 0) });
     let worst = worst(&lies, &access_line(4, 250, 20), 4);
     for ((_, is_ended), (lie, Worst { excess, ended, .. })) in acks.iter().zip(lies.iter().zip(worst)) {
         println!("{lie:?}: at worst {excess} bytes beyond an honest one in 9 s, goal {GOAL}; {ended} of 4 ended");
-        assert!(excess < 500_000 && (ended == 4) == *is_ended, "{lie:?}: {excess} bytes, {ended} ended");
+        assert!(excess <= GOAL && (ended == 4) == *is_ended, "{lie:?}: {excess} bytes, {ended} ended");
     }
 }

@@ -20,7 +20,7 @@ const MAX_OF_DELIVERED: f64 = 2.0;
 const ROUND_SLICES: usize = 4;
 /// The maximum first delivery rate that ends slow start, as a multiple of the initial rate: on a slow path a round trip
 /// has few packets.
-const SLOW_PATH: f64 = 2.0;
+const SLOW_PATH: f64 = 1.0;
 /// The maximum round trip without the queue, as a multiple of the base round trip.
 const MAX_OF_BASE: f64 = 3.0;
 /// The maximum round trip, in seconds, at which the rate may exceed the initial one before a delivery rate is known.
