@@ -378,8 +378,8 @@ fn false_hold_times_gain_less_than_64_kib() {
     }
 }
 
-/// False send times and arrivals together look like a queue on the way back, which is not the sender's. At worst over 40
-/// seeds, in bytes beyond an honest receiver, by the share of the missing packets that is acknowledged:
+/// False send times and arrivals together look like a queue on the way back, which is not the sender's. At worst over
+/// 40 seeds, in bytes beyond an honest receiver, by the share of the missing packets that is acknowledged:
 ///
 /// | share | false holds and waits | false send times | last disconnect |
 /// | --- | --- | --- | --- |

@@ -256,9 +256,9 @@ mod tests {
         let with = |arrivals, app_limited| PathSample { arrivals, app_limited, ..QUIET };
         let mut slow_start = SlowStart::new(1200.0);
         assert!(!slow_start.ends_early(&with(1e3, true), 4e4), "the application was idle");
-        assert!(!slow_start.ends_early(&with(9e4, false), 4e4));
-        assert!(!slow_start.ends_early(&with(7e4, false), 4e4), "only the first rate counts");
-        assert!(SlowStart::new(1200.0).ends_early(&with(7e4, false), 4e4));
+        assert!(!slow_start.ends_early(&with(5e4, false), 4e4));
+        assert!(!slow_start.ends_early(&with(3e4, false), 4e4), "only the first rate counts");
+        assert!(SlowStart::new(1200.0).ends_early(&with(3e4, false), 4e4));
         let long = PathSample { round_trip: 0.13, ..queued(0.02, 100.0) };
         assert!(!slow_start.ends_early(&long, 4e4), "most of it is a queue");
         assert!(slow_start.ends_early(&PathSample { instant_queue: 0.0, ..long }, 4e4));
