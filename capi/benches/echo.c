@@ -9,15 +9,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "../tests/check.h"
 #include "slipgate.h"
-
-#define CHECK(condition)                                                       \
-    do {                                                                       \
-        if (!(condition)) {                                                    \
-            fprintf(stderr, "line %d: %s\n", __LINE__, #condition);            \
-            exit(1);                                                           \
-        }                                                                      \
-    } while (0)
 
 enum { CHAT, MESSAGES = 64, MESSAGE_BYTES = 64, WAIT_US = 500, CALLS = 20000000 };
 enum { WARM_UP = 64 * 1000, ECHOES = 64 * 1000 };

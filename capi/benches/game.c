@@ -11,15 +11,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "../tests/check.h"
 #include "slipgate.h"
-
-#define CHECK(condition)                                                       \
-    do {                                                                       \
-        if (!(condition)) {                                                    \
-            fprintf(stderr, "line %d: %s\n", __LINE__, #condition);            \
-            exit(1);                                                           \
-        }                                                                      \
-    } while (0)
 
 enum { STATE, CLIENTS = 64, MESSAGE_BYTES = 64, BATCH = 64, CONNECTED = 3, MAX_TURNS = 1000000 };
 enum { ECHOES = 256 * 1000, MAX_OUTSTANDING = 4, GIVE_UP_TURNS = 64 };

@@ -7,16 +7,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "../tests/check.h"
 #include "netcode.h"
 #include "reliable.h"
-
-#define CHECK(condition)                                                       \
-    do {                                                                       \
-        if (!(condition)) {                                                    \
-            fprintf(stderr, "line %d: %s\n", __LINE__, #condition);            \
-            exit(1);                                                           \
-        }                                                                      \
-    } while (0)
 
 enum { CLIENTS = 64, MESSAGE_BYTES = 64, MAX_TURNS = 1000000, PORT = 40511 };
 enum { ECHOES = 256 * 1000, MAX_OUTSTANDING = 4, GIVE_UP_TURNS = 64 };

@@ -3,15 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "check.h"
 #include "slipgate.h"
-
-#define CHECK(condition)                                                       \
-    do {                                                                       \
-        if (!(condition)) {                                                    \
-            fprintf(stderr, "line %d: %s\n", __LINE__, #condition);            \
-            exit(1);                                                           \
-        }                                                                      \
-    } while (0)
 
 enum { STATE, CHAT, MAPS, UPLOADS, CHANNELS };
 enum { PROTOCOL_ID = 7, MAP_BYTES = 1 << 20, MAX_TURNS = 20000 };

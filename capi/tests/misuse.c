@@ -3,15 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "check.h"
 #include "slipgate.h"
 
-#define CHECK(condition)                                                       \
-    do {                                                                       \
-        if (!(condition)) {                                                    \
-            fprintf(stderr, "line %d: %s\n", __LINE__, #condition);            \
-            exit(1);                                                           \
-        }                                                                      \
-    } while (0)
 #define REFUSED(call) CHECK((call) == SLIPGATE_ERROR_ARGUMENT)
 
 static uint64_t seed = 0x1234567;
