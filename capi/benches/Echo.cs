@@ -1,15 +1,16 @@
-// The echo of `cargo xtask bench-c` in C#. `echo.rs` and `echo.c` do the same.
+// The echo of `cargo xtask bench-c` in C#. `echo.rs` and `echo.c` do the same, and `echo.c` gives the reasons.
 //
-// Client and server of one program on loopback. For each line of the input the program sends 64 messages a turn and
-// takes their echoes, and prints the processor time of an echo in nanoseconds, the turns of 64 echoes, and the garbage
-// in bytes.
+// Client and server of one program on loopback. A turn begins every 2 ms, and the client sends 64 messages in it. For
+// each line of the input the program runs as many turns as the line says, and prints the processor time of an echo in
+// nanoseconds, without the pauses, the turns of 64 echoes, and the garbage in bytes.
 using System;
 using System.Runtime.InteropServices;
 using Slipgate;
 
 static class Echo
 {
-    const int Messages = 64, WarmUp = 64 * 2000, Echoes = 64 * 1000, Wait = 500, ProcessorClock = 2;
+    const int Messages = 64, MonotonicClock = 1, ProcessorClock = 2;
+    const double TurnNanoseconds = 2e6;
     // Messages whose echoes have not come back: less than the queue of a channel holds.
     const int MaxOutstanding = 192;
 
@@ -21,13 +22,14 @@ static class Echo
     static Server server;
     static Client client;
     static byte chat;
-    static int turns, sent, echoes;
+    static int sent, echoes;
     static readonly byte[] message = new byte[64];
 
-    static double ProcessorTime()
+    // Returns the time of a clock in nanoseconds.
+    static double TimeOf(int clock)
     {
         Time time;
-        Check(clock_gettime(ProcessorClock, out time) == 0);
+        Check(clock_gettime(clock, out time) == 0);
         return (double)time.Seconds * 1e9 + (double)time.Nanoseconds;
     }
 
@@ -36,17 +38,20 @@ static class Echo
         if (!condition) throw new Exception("a check failed");
     }
 
-    // Runs a turn of the server and one of the client, which sends 64 messages unless many are on their way.
-    static void Turn()
+    static void ServerTurn()
     {
-        int before = echoes;
         Event found;
-        turns++;
         server.BeginTurn();
         while (server.TryNext(out found))
             if (found.Kind == EventKind.Message)
                 Check(server.SendMessage(found.Client, found.Channel, found.Bytes) == Status.Done);
         server.EndTurn();
+    }
+
+    // Sends 64 messages unless many are on their way.
+    static void ClientTurn()
+    {
+        Event found;
         client.BeginTurn();
         while (client.TryNext(out found))
             if (found.Kind == EventKind.Message && found.Bytes.SequenceEqual(message)) echoes++;
@@ -56,17 +61,25 @@ static class Echo
             sent += Messages;
         }
         client.EndTurn();
-        if (echoes == before) Check(client.Wait(Wait) == Status.Done);
     }
 
-    // Takes this many echoes, and returns the processor time of one in nanoseconds.
-    static double Measure(int wanted)
+    // Runs turns and returns their processor time in nanoseconds.
+    static double Run(int turns)
     {
-        double before = ProcessorTime();
+        double time = 0, due = TimeOf(MonotonicClock);
         sent -= echoes;
-        echoes = turns = 0;
-        while (echoes < wanted) Turn();
-        return (ProcessorTime() - before) / echoes;
+        echoes = 0;
+        for (int i = 0; i < turns; i++)
+        {
+            double now;
+            do { now = TimeOf(MonotonicClock); } while (now < due);
+            due = now + TurnNanoseconds;
+            double before = TimeOf(ProcessorClock);
+            ServerTurn();
+            ClientTurn();
+            time += TimeOf(ProcessorClock) - before;
+        }
+        return time;
     }
 
     static void Main()
@@ -81,14 +94,15 @@ static class Echo
         client = new Client(traffic);
         for (int i = 0; i < message.Length; i++) message[i] = 7;
         Check(client.Connect(Tokens.Issue(0, 5, server.Address(), key)) == Status.Done);
-        Measure(WarmUp);
-        while (Console.ReadLine() != null)
+        string line;
+        while ((line = Console.ReadLine()) != null)
         {
+            int turns = int.Parse(line);
             GC.Collect();
             long garbage = GC.GetTotalMemory(false);
-            double time = Measure(Echoes);
+            double time = Run(turns);
             garbage = GC.GetTotalMemory(false) - garbage;
-            Console.WriteLine("{0:F1} {1:F2} {2}", time, (double)turns * Messages / echoes, garbage);
+            Console.WriteLine("{0:F1} {1:F3} {2}", time / echoes, (double)turns * Messages / echoes, garbage);
         }
         client.Dispose();
         server.Dispose();

@@ -1,14 +1,15 @@
-//! The echo of `cargo xtask bench-c` in Rust. `echo.c` and `Echo.cs` do the same.
+//! The echo of `cargo xtask bench-c` in Rust. `echo.c` and `Echo.cs` do the same, and `echo.c` gives the reasons.
 //!
-//! Client and server of one program on loopback. For each line of the input the program sends 64 messages a turn
-//! and takes their echoes, and prints the processor time of an echo in nanoseconds and the turns of 64 echoes.
+//! Client and server of one program on loopback. A turn begins every 2 ms, and the client sends 64 messages in it. For
+//! each line of the input the program runs as many turns as the line says, and prints the processor time of an echo in
+//! nanoseconds, without the pauses, and the turns of 64 echoes.
 
 #![allow(clippy::print_stdout, reason = "a program of a benchmark")]
 
 use std::error::Error;
 use std::io::{BufRead as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 use slipgate::client::{self, Client, Clock, ConnectToken};
@@ -22,12 +23,9 @@ const KEY: [u8; 32] = [7; 32];
 const CHAT: ChannelId = ChannelId(0);
 const MESSAGES: usize = 64;
 const MESSAGE: [u8; 64] = [7; 64];
-const WARM_UP: usize = 64 * 1000;
-const ECHOES: usize = 64 * 1000;
+const TURN: Duration = Duration::from_millis(2);
 /// Messages whose echoes have not come back: less than the queue of a channel holds.
 const MAX_OUTSTANDING: usize = 192;
-/// How long a turn without an echo waits.
-const WAIT: Duration = Duration::from_micros(500);
 
 struct Echo {
     server: Server,
@@ -35,7 +33,6 @@ struct Echo {
     server_inbox: server::Inbox,
     client_inbox: client::Inbox,
     clock: Clock,
-    turns: usize,
     sent: usize,
     echoes: usize,
 }
@@ -53,12 +50,10 @@ impl Echo {
         let mut client = Client::new()?.with_traffic(traffic)?;
         client.connect(token(&addresses)?, clock.now())?;
         let (server_inbox, client_inbox) = (server::Inbox::default(), client::Inbox::default());
-        Ok(Self { server, client, server_inbox, client_inbox, clock, turns: 0, sent: 0, echoes: 0 })
+        Ok(Self { server, client, server_inbox, client_inbox, clock, sent: 0, echoes: 0 })
     }
 
-    /// Runs a turn of the server and one of the client, which sends 64 messages unless many are on their way.
-    fn turn(&mut self) -> Result<(), Box<dyn Error>> {
-        self.turns += 1;
+    fn server_turn(&mut self) -> Result<(), Box<dyn Error>> {
         self.server.begin_turn(self.clock.now());
         while let Some(event) = self.server_inbox.next(&mut self.server) {
             if let server::Event::Message { client, channel, bytes, .. } = event {
@@ -66,7 +61,11 @@ impl Echo {
             }
         }
         self.server.end_turn();
-        let before = self.echoes;
+        Ok(())
+    }
+
+    /// Sends 64 messages unless many are on their way.
+    fn client_turn(&mut self) -> Result<(), Box<dyn Error>> {
         self.client.begin_turn(self.clock.now());
         while let Some(event) = self.client_inbox.next(&mut self.client) {
             if let client::Event::Message { bytes, .. } = event {
@@ -80,21 +79,26 @@ impl Echo {
             self.sent += MESSAGES;
         }
         self.client.end_turn();
-        if self.echoes == before {
-            self.client.wait(WAIT)?;
-        }
         Ok(())
     }
 
-    /// Takes this many echoes. Returns the processor time of one in nanoseconds, and the turns of 64.
-    fn measure(&mut self, echoes: usize) -> Result<(f64, f64), Box<dyn Error>> {
-        let (before, start) = (processor_time(), self.echoes);
-        self.turns = 0;
-        while self.echoes - start < echoes {
-            self.turn()?;
+    /// Runs turns and returns their processor time in nanoseconds.
+    fn run(&mut self, turns: usize) -> Result<f64, Box<dyn Error>> {
+        self.sent -= self.echoes;
+        self.echoes = 0;
+        let (mut time, mut due) = (0.0, Instant::now());
+        for _ in 0..turns {
+            let mut now = Instant::now();
+            while now < due {
+                now = Instant::now();
+            }
+            due = now + TURN;
+            let before = processor_time();
+            self.server_turn()?;
+            self.client_turn()?;
+            time += processor_time() - before;
         }
-        let echoes = (self.echoes - start) as f64;
-        Ok(((processor_time() - before) / echoes, (self.turns * MESSAGES) as f64 / echoes))
+        Ok(time)
     }
 }
 
@@ -111,11 +115,11 @@ fn processor_time() -> f64 {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut echo = Echo::start()?;
-    echo.measure(WARM_UP)?;
     for line in std::io::stdin().lock().lines() {
-        line?;
-        let (nanoseconds, turns) = echo.measure(ECHOES)?;
-        println!("{nanoseconds:.1} {turns:.2}");
+        let turns = line?.trim().parse()?;
+        let time = echo.run(turns)?;
+        let echoes = echo.echoes as f64;
+        println!("{:.1} {:.3}", time / echoes, (turns * MESSAGES) as f64 / echoes);
         std::io::stdout().flush()?;
     }
     Ok(())

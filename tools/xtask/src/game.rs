@@ -13,6 +13,9 @@ use crate::call;
 /// How many messages per core-second the C interface must carry for each one of netcode.c and reliable.c.
 const GOAL: f64 = 1.3;
 
+/// The echoes of a round.
+const ECHOES: u32 = 256_000;
+
 /// Runs the three programs in turns and prints the ratios beside the goal.
 pub(crate) fn run(rounds: usize, netcode: &Path, reliable: &Path) -> Result<(), Box<dyn Error>> {
     let (_, folder) = build()?;
@@ -22,7 +25,7 @@ pub(crate) fn run(rounds: usize, netcode: &Path, reliable: &Path) -> Result<(), 
         Program::start("Slipgate, acknowledged packets", &mut Command::new(&game))?,
         Program::start("Slipgate, an unreliable channel", Command::new(&game).arg("channels"))?,
     ];
-    measure_in_turns(&mut programs, rounds)?;
+    measure_in_turns(&mut programs, rounds, ECHOES)?;
     println!();
     println!(
         "| 64 clients, an echo each and turn | ns of a message | echoes that arrived | ratio per core-second | goal |"
