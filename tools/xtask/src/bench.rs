@@ -12,8 +12,8 @@ use crate::{Build, call, copy, root};
 const GOAL_C: f64 = 0.97;
 /// The speed of the echo against Rust that C# must reach on Mono.
 const GOAL_CSHARP: f64 = 0.85;
-/// The turns of 64 echoes may differ from 1 by this much. Otherwise the programs do not do the same work: the congestion
-/// control holds messages back.
+/// The turns of 64 echoes may differ from 1 by this much. Otherwise the programs do not do the same work: the
+/// congestion control holds messages back.
 const MAX_TURNS_OFF: f64 = 0.02;
 /// The maximum time of one call of `slipgate_client_state`, in nanoseconds.
 const GOAL_CALL: f64 = 15.0;
