@@ -15,13 +15,13 @@ use std::time::Duration;
 
 use axum::response::Response;
 use hyper::Request;
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::HttpLimits;
 use super::answer::closing;
@@ -107,17 +107,14 @@ impl HttpConnection {
     ) {
         let (guarded, state) = (&self.guarded, &self.state);
         let respond = service_fn(|request| respond(request, guarded, Arc::clone(state)));
-        let served = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(self.limits.header_timeout)
-            .max_header_size(MAX_HEAD_BYTES)
-            .serve_connection(TokioIo::new(io), respond);
+        // DECISION: without hyper's timeout of a head, which allocates a timer for each request.
+        let served = http1::Builder::new().max_header_size(MAX_HEAD_BYTES).serve_connection(TokioIo::new(io), respond);
         let mut served = pin!(served);
         tokio::select! {
             // A request that has arrived is served in the first poll.
             _ = during_first_poll(served.as_mut(), turn) => return,
             _ = self.stop.changed() => self.state.stop(),
-            () = sleep(self.limits.connection_age) => {}
+            end = until_old_or_late(state, self.limits) => if matches!(end, End::HeadTimeout) { return },
         }
         served.as_mut().graceful_shutdown();
         tokio::select! {
@@ -137,6 +134,36 @@ async fn before<T>(
     tokio::select! {
         started = timeout(limit, start) => started.ok()?.ok(),
         _ = stop.changed() => None,
+    }
+}
+
+/// Why a connection that serves requests ends.
+enum End {
+    /// It has its maximum age.
+    Age,
+    /// The head of its next request did not arrive in time.
+    HeadTimeout,
+}
+
+/// Waits until the connection is old, or until it has waited for a head for too long. The timer is set again when it
+/// ends, not at each request.
+async fn until_old_or_late(state: &ConnectionState, limits: HttpLimits) -> End {
+    let begin = Instant::now();
+    let age_end = begin + limits.connection_age;
+    let mut timer = pin!(sleep_until(age_end.min(begin + limits.header_timeout)));
+    loop {
+        timer.as_mut().await;
+        let now = Instant::now();
+        if now >= age_end {
+            return End::Age;
+        }
+        // A connection with an open request will wait for a head from a later time on.
+        let waits_since = state.waits_for_head_since().unwrap_or(now).max(begin);
+        let deadline = waits_since + limits.header_timeout;
+        if now >= deadline {
+            return End::HeadTimeout;
+        }
+        timer.as_mut().reset(deadline.min(age_end));
     }
 }
 
@@ -161,9 +188,12 @@ async fn respond(
     if arrival == RequestTiming::Pipelined {
         sleep(PIPELINE_PAUSE).await;
     }
-    state.on_head(Instant::now());
-    let response = guarded.respond(request, Arc::clone(&state)).await;
-    state.on_response(Instant::now());
-    let is_kept = state.is_authenticated() && arrival == RequestTiming::AfterResponse;
+    let begin = Instant::now();
+    state.on_head(begin);
+    let response = guarded.respond(request, Arc::clone(&state), begin).await;
+    // A stream is the last response of its connection, which does not wait for a head meanwhile.
+    let is_stream = response.body().size_hint().exact().is_none();
+    state.on_response(Instant::now(), is_stream);
+    let is_kept = state.is_authenticated() && arrival == RequestTiming::AfterResponse && !is_stream;
     Ok(if is_kept { response } else { closing(response) })
 }

@@ -31,6 +31,8 @@ pub(super) struct ConnectionState {
     has_waited: AtomicBool,
     is_authenticated: AtomicBool,
     is_answering: AtomicBool,
+    /// Whether the head of a request has arrived whose response is not complete.
+    has_head: AtomicBool,
     is_stopping: AtomicBool,
     is_write_stalled: AtomicBool,
     /// The number of reads that returned bytes.
@@ -50,6 +52,7 @@ impl ConnectionState {
             has_waited: AtomicBool::new(false),
             is_authenticated: AtomicBool::new(false),
             is_answering: AtomicBool::new(false),
+            has_head: AtomicBool::new(false),
             is_stopping: AtomicBool::new(false),
             is_write_stalled: AtomicBool::new(false),
             reads: AtomicU64::new(0),
@@ -95,6 +98,7 @@ impl ConnectionState {
     /// Records the complete head of a request.
     pub(super) fn on_head(&self, now: Instant) {
         self.on_progress(now);
+        self.has_head.store(true, Ordering::Relaxed);
     }
 
     /// Records the complete body of a request: from now on the client waits for the service.
@@ -103,8 +107,10 @@ impl ConnectionState {
         self.is_answering.store(true, Ordering::Release);
     }
 
-    pub(super) fn on_response(&self, now: Instant) {
+    /// Records a response. With a stream, the next head is not expected.
+    pub(super) fn on_response(&self, now: Instant, is_stream: bool) {
         self.on_progress(now);
+        self.has_head.store(is_stream, Ordering::Relaxed);
         self.reads_at_response.store(self.reads.load(Ordering::Relaxed), Ordering::Relaxed);
         self.is_answering.store(false, Ordering::Release);
         self.has_waited.store(true, Ordering::Release);
@@ -131,6 +137,13 @@ impl ConnectionState {
 
     pub(super) fn is_stopping(&self) -> bool {
         self.is_stopping.load(Ordering::Relaxed)
+    }
+
+    /// Returns the time from which on the connection waits for the head of a request, or `None` while it has an open
+    /// request, or a response that its client does not read.
+    pub(super) fn waits_for_head_since(&self) -> Option<Instant> {
+        let is_busy = self.has_head.load(Ordering::Relaxed) || self.is_write_stalled.load(Ordering::Relaxed);
+        (!is_busy).then(|| self.accepted + Duration::from_micros(self.last_progress.load(Ordering::Relaxed)))
     }
 
     /// Returns the moment of the last progress, or `None` under the conditions of [`idle_micros`](Self::idle_micros).
@@ -165,12 +178,30 @@ mod tests {
         state.on_read();
         assert_eq!(state.arrival(), RequestTiming::AfterResponse, "the first request");
         state.on_read();
-        state.on_response(now);
+        state.on_response(now, false);
         assert_eq!(state.arrival(), RequestTiming::Pipelined, "it was in the buffer when the response was ready");
         state.on_read();
         assert_eq!(state.arrival(), RequestTiming::AfterResponse);
         state.set_write_stalled(true);
         assert_eq!(state.arrival(), RequestTiming::Pipelined, "the response was not read");
+    }
+
+    #[test]
+    fn connection_with_an_open_request_waits_for_no_head() {
+        let start = Instant::now();
+        let at = |millis| start + Duration::from_millis(millis);
+        let state = ConnectionState::new(start, Arc::default());
+        assert_eq!(state.waits_for_head_since(), Some(start));
+        state.on_head(at(10));
+        assert_eq!(state.waits_for_head_since(), None);
+        state.on_response(at(20), false);
+        assert_eq!(state.waits_for_head_since(), Some(at(20)));
+        state.set_write_stalled(true);
+        assert_eq!(state.waits_for_head_since(), None, "the response was not read");
+        state.set_write_stalled(false);
+        state.on_head(at(30));
+        state.on_response(at(40), true);
+        assert_eq!(state.waits_for_head_since(), None, "a stream");
     }
 
     #[test]
@@ -186,7 +217,7 @@ mod tests {
         assert_eq!(state.idle_micros(at(12)), Some(1_000), "not authenticated");
         state.authenticate();
         assert_eq!(state.idle_micros(at(1_012)), None);
-        state.on_response(at(1_020));
+        state.on_response(at(1_020), false);
         assert_eq!(state.idle_micros(at(1_050)), Some(30_000));
         state.on_head(at(1_060));
         assert_eq!(state.idle_micros(at(1_100)), Some(40_000), "its body does not arrive");

@@ -42,8 +42,13 @@ impl GuardedService {
         Self { service, routes }
     }
 
-    /// Responds to a request of this connection.
-    pub(super) async fn respond<B>(&self, request: Request<B>, connection: Arc<ConnectionState>) -> Response
+    /// Responds to a request of this connection, whose head arrived at `begin`.
+    pub(super) async fn respond<B>(
+        &self,
+        request: Request<B>,
+        connection: Arc<ConnectionState>,
+        begin: Instant,
+    ) -> Response
     where
         B: hyper::body::Body<Data = Bytes> + Unpin,
     {
@@ -51,7 +56,7 @@ impl GuardedService {
             let Ok(response) = self.routes.call(request).await;
             response
         };
-        handle(&self.service, request, Some(connection), others).await
+        handle(&self.service, request, Some(connection), begin, others).await
     }
 }
 
@@ -65,7 +70,7 @@ pub fn router(service: TokenService) -> Router {
 
 /// Does the same as [`GuardedService`], as a layer of a router.
 async fn guard(State(service): State<TokenService>, request: Request, next: Next) -> Response {
-    handle(&service, request, None, async |request| next.run(request).await).await
+    handle(&service, request, None, Instant::now(), async |request| next.run(request).await).await
 }
 
 /// Handles one request within its limits, adds the headers of each response, and reports a refusal.
@@ -73,16 +78,16 @@ async fn handle<B>(
     service: &TokenService,
     request: Request<B>,
     connection: Option<Arc<ConnectionState>>,
+    begin: Instant,
     others: impl AsyncFnOnce(Request) -> Response,
 ) -> Response
 where
     B: hyper::body::Body<Data = Bytes> + Unpin,
 {
-    let begin = Instant::now();
     let request_id = service.observer.request_id(request.headers());
     let peer = connection.as_ref().and_then(|connection| connection.peer());
     let respond = respond(service, request, connection, &request_id, others);
-    let answer = tokio::time::timeout(service.limits.request_timeout, respond).await;
+    let answer = tokio::time::timeout_at(begin + service.limits.request_timeout, respond).await;
     let Answer { mut response, caller } = answer.unwrap_or_else(|_| closing(too_slow().into_response()).into());
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));

@@ -2,8 +2,7 @@
 //!
 //! This module checks the form of each field. The issuer checks the values against its configuration.
 
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use base64_simd::STANDARD;
 use serde_json::Value;
 use zeroize::Zeroizing;
 
@@ -128,7 +127,7 @@ fn read_jwt(value: &Value) -> Result<Zeroizing<String>, ApiError> {
 }
 
 fn read_user_data(value: &Value) -> Result<Vec<u8>, ApiError> {
-    let bytes = value.as_str().and_then(|text| STANDARD.decode(text).ok());
+    let bytes = value.as_str().and_then(|text| STANDARD.decode_to_vec(text).ok());
     bytes.ok_or_else(|| invalid(USER_DATA, "must be a base64 string with the standard alphabet and padding"))
 }
 

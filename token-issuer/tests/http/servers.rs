@@ -1,11 +1,13 @@
 //! Registered game servers, and tokens for groups of them.
 
 use std::io::{BufRead, BufReader, Write};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use slipgate_token_issuer::http::HttpLimits;
 use ureq::http::Request;
 
-use crate::common::{PROTOCOL_ID, Service, TestResponse, agent};
+use crate::common::{PROTOCOL_ID, SERVERS, Service, TestResponse, agent};
 
 /// Returns a heartbeat of a server with this number of free slots.
 fn heartbeat(slots: u32, free_slots: u32) -> Value {
@@ -159,6 +161,23 @@ fn changes_arrive_as_server_sent_events() {
     assert_eq!(next("removed"), json!({"id": "a"}));
 }
 
+/// The heads of requests and the idle time are limited, a stream is not idle.
+#[test]
+fn event_stream_outlasts_the_header_timeout() {
+    let limits = HttpLimits { header_timeout: Duration::from_millis(200), ..HttpLimits::default() };
+    let service = Service::start_with(limits, &SERVERS);
+    let mut stream = service.connect();
+    let bearer = service.bearer();
+    write!(stream, "GET /v1/server-events HTTP/1.1\r\nHost: x\r\nAuthorization: {bearer}\r\n\r\n").unwrap();
+    let begin = Instant::now();
+    let mut lines = BufReader::new(stream).lines().map(Result::unwrap);
+    assert!(lines.any(|line| line == "connection: close"), "a stream is the last response of its connection");
+    // Comments arrive twice in a second.
+    while begin.elapsed() < Duration::from_secs(2) {
+        lines.find(|line| line == ":").expect("the stream ended");
+    }
+}
+
 #[test]
 fn number_of_event_streams_is_limited() {
     let service = Service::start();
@@ -177,7 +196,7 @@ fn number_of_event_streams_is_limited() {
     drop(streams);
     // The places are free once the service has noticed.
     let freed = (0..100).any(|_| {
-        std::thread::sleep(std::time::Duration::from_millis(100));
+        std::thread::sleep(Duration::from_millis(100));
         open().0.starts_with("HTTP/1.1 200 ")
     });
     assert!(freed);
