@@ -473,7 +473,7 @@ namespace Slipgate
         public uint Slots = 32, MaxTokenLifetimeSeconds = 45, TakeoverAfterMs = 1000;
         /// <summary>Addresses, separated by commas.</summary>
         public string Bind, Advertised, HistoryFile;
-        /// <summary>1 to 4 keys of 32 bytes each, newest first.</summary>
+        /// <summary>1 to 3 keys of 32 bytes each, newest first.</summary>
         public byte[] Keys;
         public Traffic Traffic;
         /// <summary>Accept tokens from before this start: for the first start of an instance only.</summary>

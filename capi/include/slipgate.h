@@ -493,7 +493,7 @@ typedef struct slipgate_server_config {
     // The addresses of this server in connect tokens, separated by commas. Null for those of the sockets, which must
     // then be real addresses.
     const char *advertised;
-    // The private keys, 32 bytes each, newest first: 1 to 4 of them.
+    // The private keys, 32 bytes each, newest first: 1 to 3 of them.
     const uint8_t *keys;
     // The bytes of the keys.
     size_t keys_length;
@@ -507,7 +507,7 @@ typedef struct slipgate_server_config {
     // The silence after which a newer token for a connected client id may take over its slot, in milliseconds; 1,000
     // by default, 0 for never.
     uint32_t takeover_after_ms;
-    // `SLIPGATE_ACCEPT_OLD_TOKENS`, or 0.
+    // `SLIPGATE_ACCEPT_OLD_TOKENS`, or 0. Others are refused.
     uint32_t flags;
     // 0.
     uint32_t reserved;
@@ -789,7 +789,7 @@ SLIPGATE_IMPORT int32_t slipgate_server_find(struct slipgate_server *server, uin
 // Sets whether new clients get a slot: 1 at first, 0 denies them as on a full server.
 SLIPGATE_IMPORT int32_t slipgate_server_accept_new_clients(struct slipgate_server *server, uint32_t accept);
 
-// Replaces the private keys: 1 to 4 keys of 32 bytes each, newest first. Connected clients are not affected.
+// Replaces the private keys: 1 to 3 keys of 32 bytes each, newest first. Connected clients are not affected.
 SLIPGATE_IMPORT int32_t slipgate_server_set_keys(struct slipgate_server *server, const uint8_t *keys, size_t length);
 
 // Writes a bound address as a text such as "127.0.0.1:40000" with a zero at its end, from index 0 on. `SLIPGATE_NONE`

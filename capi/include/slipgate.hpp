@@ -6,11 +6,14 @@
 //     while (auto event = client.next()) { ... }  // event->bytes() lies in the inbox, until the next event
 //     client.end_turn();
 //
-// Only constructors throw. The rules of slipgate.h hold for lent bytes and for threads. License: MIT OR Apache-2.0.
+// Only constructors throw. Where a compiler has exceptions disabled, they print the error and abort; such programs create
+// objects with the functions of slipgate.h, and give them to the constructors that take a pointer. The rules of slipgate.h hold for lent bytes and for threads. License: MIT OR Apache-2.0.
 #ifndef SLIPGATE_HPP
 #define SLIPGATE_HPP
 
 #include <array>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -42,7 +45,13 @@ private:
 };
 
 inline void check(std::int32_t status, const char* text = "") {
-    if (status < 0) throw Error(status, text);
+    if (status >= 0) return;
+#if defined(__cpp_exceptions) || defined(_CPPUNWIND)
+    throw Error(status, text);
+#else
+    std::fprintf(stderr, "slipgate: %s\n", Error(status, text).what());
+    std::abort();
+#endif
 }
 
 // An event with views of its bytes.

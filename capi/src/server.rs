@@ -21,6 +21,9 @@ use crate::status::{
     Outcome, SLIPGATE_DONE, SLIPGATE_ERROR_ARGUMENT, SLIPGATE_ERROR_IO, SLIPGATE_ERROR_TOO_LARGE, SLIPGATE_NONE, sent,
 };
 
+/// The maximum that a channel may allow for a message, as the setting `max_message_bytes` says.
+const MAX_MESSAGE_BYTES: usize = 65_536;
+
 /// A server: its sockets, its inbox, and what it lends to the game.
 pub struct CServer(Guarded<ServerObject>);
 
@@ -174,6 +177,10 @@ pub extern "C" fn slipgate_server_broadcast(
     refused: Option<&mut MaybeUninit<u32>>,
 ) -> i32 {
     with(server, |server| {
+        // The message is copied before its channel's limit is known.
+        if length > MAX_MESSAGE_BYTES {
+            return Err(SLIPGATE_ERROR_TOO_LARGE);
+        }
         let (channel, message) = (ChannelId(channel), pointer::bytes(bytes, length)?);
         let report = sent(match except {
             0 => server.server.broadcast(channel, message),
@@ -250,7 +257,7 @@ pub extern "C" fn slipgate_server_accept_new_clients(server: Option<&mut CServer
     })
 }
 
-/// Replaces the private keys: 1 to 4 keys of 32 bytes each, newest first. Connected clients are not affected.
+/// Replaces the private keys: 1 to 3 keys of 32 bytes each, newest first. Connected clients are not affected.
 #[unsafe(no_mangle)]
 pub extern "C" fn slipgate_server_set_keys(server: Option<&mut CServer>, keys: *const u8, length: usize) -> i32 {
     with(server, |server| {

@@ -1,8 +1,7 @@
 //! The content of transfers: hashed once, and shared by all clients that get it.
 
 use slipgate_session::channel::ChannelId;
-use slipgate_session::channel::transfer::Transfer;
-use slipgate_session::channel::transfer::TransferId;
+use slipgate_session::channel::transfer::{MAX_TRANSFER_BYTES, Transfer, TransferId};
 use slipgate_session::connection::Connection;
 
 use crate::boundary::{free, run, some};
@@ -20,6 +19,10 @@ pub extern "C" fn slipgate_transfer_new(bytes: *const u8, length: usize, out: Op
     run(|| {
         let out = some(out)?;
         *out = pointer::none();
+        // Checked before the bytes are copied.
+        if length > MAX_TRANSFER_BYTES as usize {
+            return Err(SLIPGATE_ERROR_TOO_LARGE);
+        }
         let transfer = Transfer::new(pointer::bytes(bytes, length)?).ok_or(SLIPGATE_ERROR_TOO_LARGE)?;
         *out = pointer::give(CTransfer(transfer));
         Ok(SLIPGATE_DONE)

@@ -93,7 +93,7 @@ static void invalid_settings(void) {
     slipgate_client *client = NULL;
     slipgate_server *server = NULL;
     slipgate_transfer *transfer = NULL;
-    uint8_t key[32] = {1};
+    uint8_t key[32] = {1}, keys[4 * 32] = {1};
     char error[64] = "";
     REFUSED(slipgate_channel_init(&channel, 99, NULL));
     CHECK(slipgate_channel_init(&channel, SLIPGATE_RELIABLE_ORDERED, "a") == SLIPGATE_DONE);
@@ -123,12 +123,29 @@ static void invalid_settings(void) {
     REFUSED(slipgate_server_new(&config, &server, error, sizeof error));
     CHECK(strstr(error, "here:1") != NULL);
     config.bind = "127.0.0.1:0";
+    config.flags = 128;
+    REFUSED(slipgate_server_new(&config, &server, error, sizeof error));
+    CHECK(strcmp(error, "unknown flags") == 0);
+    config.flags = 0;
+    config.keys = keys;
+    config.keys_length = 4 * 32;
+    REFUSED(slipgate_server_new(&config, &server, error, sizeof error));
+    /* A length that cannot be right is refused before a byte is read. */
+    config.keys_length = SIZE_MAX / 4;
+    REFUSED(slipgate_server_new(&config, &server, error, sizeof error));
+    config.keys_length = 3 * 32;
+    CHECK(slipgate_server_new(&config, &server, error, sizeof error) == SLIPGATE_DONE);
+    REFUSED(slipgate_server_set_keys(server, keys, sizeof keys));
+    REFUSED(slipgate_server_set_keys(server, keys, SIZE_MAX / 4));
+    CHECK(slipgate_server_set_keys(server, keys, 3 * 32) == SLIPGATE_DONE);
+    slipgate_server_free(server);
     config.slots = 0;
     CHECK(slipgate_server_new(&config, &server, error, sizeof error) == SLIPGATE_ERROR_CONFIG && server == NULL);
     config.size = 4;
     REFUSED(slipgate_server_new(&config, &server, NULL, 0));
     REFUSED(slipgate_transfer_new(NULL, 5, &transfer));
-    REFUSED(slipgate_transfer_new(key, SIZE_MAX, &transfer));
+    CHECK(slipgate_transfer_new(key, SIZE_MAX, &transfer) == SLIPGATE_ERROR_TOO_LARGE);
+    CHECK(slipgate_transfer_new(key, SIZE_MAX / 4, &transfer) == SLIPGATE_ERROR_TOO_LARGE && transfer == NULL);
 }
 
 /* Calls functions in a random order, with random numbers and real objects. */
@@ -160,6 +177,10 @@ static void random_calls(void) {
     REFUSED(slipgate_client_next_events(client, events, 0, &count));
     REFUSED(slipgate_client_next_events(client, events, 5, NULL));
     REFUSED(slipgate_client_next_events(client, events, SIZE_MAX, &count));
+    CHECK(slipgate_client_connect(client, bytes, SIZE_MAX / 4) == SLIPGATE_ERROR_TOKEN);
+    CHECK(slipgate_client_send_message(client, 0, bytes, SIZE_MAX / 4, NULL) < 0);
+    CHECK(slipgate_server_send_message(server, 1, 0, bytes, SIZE_MAX / 4, NULL) < 0);
+    CHECK(slipgate_server_broadcast(server, 0, 0, bytes, SIZE_MAX / 4, NULL, NULL) < 0);
     REFUSED(slipgate_server_next_events(server, NULL, 1, &count));
     REFUSED(slipgate_server_next_events(server, events, 0, &count));
     REFUSED(slipgate_server_next_events(server, events, 5, NULL));

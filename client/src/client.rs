@@ -223,7 +223,8 @@ impl Client {
     }
 
     /// Sends an acknowledged packet of 1 byte to 16 KiB, in fragments if it is large, and returns its sequence number.
-    /// An event reports whether it was acknowledged or lost. It requires [`Traffic::Packets`].
+    /// It leaves when the batch is full, or at the end of the turn. An event reports whether it was acknowledged or
+    /// lost. It requires [`Traffic::Packets`].
     ///
     /// # Errors
     /// - `Gone`: the client is not connected.
@@ -231,9 +232,14 @@ impl Client {
     /// - `Backlogged`: congestion control allows no more now.
     /// - `WrongTraffic`: the client carries payloads or channels.
     pub fn send_packet(&mut self, packet: &[u8]) -> Result<Sequence, SendError> {
-        // The batch must have room for all fragments of the largest packet.
-        self.sockets.send(&mut self.outbox);
-        self.core.send_packet(packet, self.now.monotonic, &mut self.outbox)
+        match self.core.send_packet(packet, self.now.monotonic, &mut self.outbox) {
+            // The batch may lack room for all fragments. Send it and try once more.
+            Err(SendError::Backlogged) if !self.outbox.is_empty() => {
+                self.sockets.send(&mut self.outbox);
+                self.core.send_packet(packet, self.now.monotonic, &mut self.outbox)
+            }
+            result => result,
+        }
     }
 
     /// Queues a message on a channel. The bytes are copied once, and leave at the end of a turn, when congestion

@@ -5,6 +5,7 @@ use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use slipgate_netcode::crypto::key::MAX_PRIVATE_KEYS;
 use slipgate_netcode::time::UnixSeconds;
 use slipgate_server::config::TokenCutoff;
 use slipgate_server::history_file::HistoryFile;
@@ -41,7 +42,7 @@ pub struct CServerConfig {
     /// The addresses of this server in connect tokens, separated by commas. Null for those of the sockets, which must
     /// then be real addresses.
     pub advertised: *const c_char,
-    /// The private keys, 32 bytes each, newest first: 1 to 4 of them.
+    /// The private keys, 32 bytes each, newest first: 1 to 3 of them.
     pub keys: *const u8,
     /// The bytes of the keys.
     pub keys_length: usize,
@@ -55,7 +56,7 @@ pub struct CServerConfig {
     /// The silence after which a newer token for a connected client id may take over its slot, in milliseconds; 1,000
     /// by default, 0 for never.
     pub takeover_after_ms: u32,
-    /// `SLIPGATE_ACCEPT_OLD_TOKENS`, or 0.
+    /// `SLIPGATE_ACCEPT_OLD_TOKENS`, or 0. Others are refused.
     pub flags: u32,
     /// 0.
     pub reserved: u32,
@@ -110,8 +111,11 @@ pub extern "C" fn slipgate_server_new(
 
 fn start(config: &CServerConfig) -> Result<CServer, SettingError> {
     check_size::<CServerConfig>(config.size, "slipgate_server_config")?;
+    if config.flags & !SLIPGATE_ACCEPT_OLD_TOKENS != 0 {
+        return Err(SettingError::argument("unknown flags")(SLIPGATE_ERROR_ARGUMENT));
+    }
     let keys = read_keys(config.keys, config.keys_length)
-        .map_err(SettingError::argument("keys must be 1 to 4 private keys of 32 bytes"))?;
+        .map_err(SettingError::argument("keys must be 1 to 3 private keys of 32 bytes"))?;
     let traffic = read_traffic(pointer::optional(config.traffic))?;
     let sockets = Sockets::bind(&read_addresses(config.bind, "bind")?).map_err(SettingError::io)?;
     let mut advertised = read_addresses(config.advertised, "advertised")?;
@@ -158,6 +162,10 @@ pub(crate) fn read_addresses(text: *const c_char, name: &str) -> Result<Vec<Sock
 
 /// Returns private keys, newest first.
 pub(crate) fn read_keys(keys: *const u8, length: usize) -> Result<KeyRing, i32> {
+    // Nothing is read or allocated for a length that cannot be right.
+    if length > MAX_PRIVATE_KEYS * KEY_BYTES {
+        return Err(SLIPGATE_ERROR_ARGUMENT);
+    }
     let (keys, rest) = pointer::bytes(keys, length)?.as_chunks::<KEY_BYTES>();
     let keys: Vec<Key> = keys.iter().map(|key| Key::from(*key)).collect();
     // The length must be a multiple, so that a key that was cut is noticed.

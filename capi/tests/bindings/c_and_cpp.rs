@@ -4,7 +4,7 @@ use std::fs;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
-use super::toolchain::{Linkage, compile, folder, has, out, run, valgrind};
+use super::toolchain::{Linkage, compile, folder, has, library, out, run, valgrind};
 
 fn passes(file: &str, linkage: Linkage) {
     let compiler = if file.ends_with(".c") { "cc" } else { "c++" };
@@ -35,6 +35,27 @@ fn null_and_random_arguments_are_refused() {
 fn every_method_works_in_cpp() {
     passes("classes.cpp", Linkage::Shared);
     passes("classes.cpp", Linkage::Static);
+}
+
+#[test]
+fn unreal_module_works_with_stubs_of_the_engine() {
+    if !has("c++") {
+        return;
+    }
+    let module = folder().join("../bindings/unreal/Slipgate/Source/Slipgate");
+    let stubs = folder().join("tests/unreal");
+    let program = out().join("unreal_module");
+    let mut compiler = Command::new("c++");
+    // The engine compiles modules without exceptions.
+    compiler.args(["-std=c++17", "-g", "-pedantic", "-Wall", "-Wextra", "-Werror", "-fno-exceptions"]);
+    for include in [&folder().join("include"), &stubs, &module.join("Public")] {
+        compiler.arg("-I").arg(include);
+    }
+    compiler.arg("-o").arg(&program).arg(stubs.join("main.cpp"));
+    compiler.arg(module.join("Private/SlipgateClient.cpp")).arg(module.join("Private/SlipgateModule.cpp"));
+    compiler.arg("-L").arg(library()).arg("-lslipgate").arg(format!("-Wl,-rpath,{}", library().display()));
+    run(&mut compiler);
+    assert_eq!(run(&mut Command::new(program)), "ok\n");
 }
 
 #[test]
@@ -75,16 +96,28 @@ fn benchmark_of_an_echo_gets_its_echoes() {
     }
 }
 
+/// Returns the first example of a guide in a language.
+pub(crate) fn example_of(guide: &str, language: &str) -> String {
+    let guide = fs::read_to_string(folder().join("../docs").join(guide)).unwrap();
+    let (_, code) = guide.split_once(&format!("```{language}\n")).unwrap();
+    code.split_once("```\n").unwrap().0.to_owned()
+}
+
 #[test]
-fn example_of_the_guide_compiles() {
-    if !has("cc") {
-        return;
+fn examples_of_the_guide_compile() {
+    if has("cc") {
+        let source = out().join("guide.c");
+        let code = example_of("c.md", "c");
+        fs::write(&source, format!("{code}\nint main(void) {{ return play(NULL, 0); }}\n")).unwrap();
+        // Without a token the connection does not start, so the program would run forever.
+        compile(&source, Linkage::Shared);
     }
-    let guide = fs::read_to_string(folder().join("../docs/c.md")).unwrap();
-    let (_, code) = guide.split_once("```c\n").unwrap();
-    let (code, _) = code.split_once("```\n").unwrap();
-    let source = out().join("guide.c");
-    fs::write(&source, format!("{code}\nint main(void) {{ return play(NULL, 0); }}\n")).unwrap();
-    // Without a token the connection does not start, so the program would run forever.
-    compile(&source, Linkage::Shared);
+    if has("c++") {
+        let source = out().join("guide.cpp");
+        let code = example_of("c.md", "cpp");
+        let head = "#include <iostream>\n#include <slipgate.hpp>\nint main() {\nconst slipgate::Token token{};\n";
+        fs::write(&source, format!("{head}{code}}}\n")).unwrap();
+        // The empty token is refused, and the turn works all the same.
+        assert_eq!(run(&mut Command::new(compile(&source, Linkage::Shared))), "");
+    }
 }

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
+use super::c_and_cpp::example_of;
 use super::header::{functions, generated_header};
 use super::toolchain::{folder, has, library, out, run};
 
@@ -29,6 +30,16 @@ pub(crate) fn mono(program: PathBuf) -> Command {
 fn ten_thousand_messages_make_no_garbage() {
     let Some(program) = compile(folder().join("../bindings/csharp/Tests~/EveryMethod.cs")) else { return };
     assert_eq!(run(&mut mono(program)), "garbage: 0 bytes, 0 collections\nok\n");
+}
+
+#[test]
+fn example_of_the_guide_compiles() {
+    let source = out().join("Guide.cs");
+    let head = "using System;\nusing System.Text;\nusing Slipgate;\nstatic class Guide {\n\
+                static void Play(byte[] token, byte[] line) {\n";
+    let code = example_of("csharp.md", "csharp");
+    std::fs::write(&source, format!("{head}{code}}}\nstatic void Main() {{ }}\n}}\n")).unwrap();
+    compile(source);
 }
 
 #[test]

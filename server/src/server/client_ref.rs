@@ -109,7 +109,8 @@ impl<'s> ClientRef<'s> {
     }
 
     /// Sends an acknowledged packet of 1 byte to 16 KiB, in fragments if it is large, and returns its sequence number.
-    /// An event reports whether it was acknowledged or lost. It requires [`Traffic::Packets`](crate::Traffic).
+    /// It leaves when the batch is full, or at the end of the turn. An event reports whether it was acknowledged or
+    /// lost. It requires [`Traffic::Packets`](crate::Traffic).
     ///
     /// # Errors
     /// - `Gone`: the client is not connected.
@@ -118,9 +119,14 @@ impl<'s> ClientRef<'s> {
     /// - `WrongTraffic`: the server carries payloads or channels.
     pub fn send_packet(&mut self, packet: &[u8]) -> Result<Sequence, SendError> {
         let Server { core, sockets, outbox, now, .. } = &mut *self.server;
-        // The batch must have room for all fragments of the largest packet.
-        sockets.send(outbox);
-        core.send_packet(self.handle, packet, *now, outbox)
+        match core.send_packet(self.handle, packet, *now, outbox) {
+            // The batch may lack room for all fragments. Send it and try once more.
+            Err(SendError::Backlogged) if !outbox.is_empty() => {
+                sockets.send(outbox);
+                core.send_packet(self.handle, packet, *now, outbox)
+            }
+            result => result,
+        }
     }
 
     /// Queues a message on a channel; see [`Server::send_message`].

@@ -101,3 +101,28 @@ fn code_behind_the_tests_is_production() {
     assert_eq!(without_tests(source), "a\n\nmod b;\nd // e\n");
     assert_eq!(production(source), "a\n\nmod b;\nd ");
 }
+
+/// Adds the paths below a folder whose names have other characters than letters, digits and `._-~@`.
+fn odd_names(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if SKIPPED.contains(&name.as_str()) {
+            continue;
+        }
+        if !name.chars().all(|letter| letter.is_ascii_alphanumeric() || "._-~@".contains(letter)) {
+            found.push(path.clone());
+        }
+        if path.is_dir() && !path.is_symlink() {
+            odd_names(&path, found);
+        }
+    }
+}
+
+/// A test that reads a wrong path may leave a file of a random name in the folder of its crate.
+#[test]
+fn names_of_files_are_plain() {
+    let mut found = Vec::new();
+    odd_names(&root(), &mut found);
+    assert!(found.is_empty(), "{found:?}");
+}

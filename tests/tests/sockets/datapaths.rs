@@ -9,7 +9,7 @@ use slipgate_client::sockets::Batching;
 use slipgate_netcode::discard::Discard;
 use slipgate_server::keys::Key;
 use slipgate_server::sockets::SocketStats;
-use slipgate_server::{Clock, Event, Inbox, ReadLimits, Server, ServerConfig, Sockets};
+use slipgate_server::{Clock, Event, Inbox, ReadLimits, Server, ServerConfig, Sockets, Traffic};
 use slipgate_tests::live::{PRIVATE_KEY, PROTOCOL_ID, TokenOrder};
 
 /// Rounds of packets, and packets in each direction of a round: more than a batch, with some equal sizes.
@@ -99,6 +99,51 @@ fn echoes_arrive_in_order_with_every_batch_mode() {
             }
         }
     }
+}
+
+#[test]
+fn packets_of_a_turn_leave_with_one_system_call() {
+    const PACKETS_OF_A_TURN: usize = 8;
+    if sockets(Batching::Messages).batching() == Batching::Off {
+        return;
+    }
+    let (clock, traffic) = (Clock::start(), Traffic::packets());
+    let mut server = server(sockets(Batching::Messages), &clock).with_traffic(traffic.clone()).unwrap();
+    let mut client = Client::with_sockets(sockets(Batching::Messages)).with_traffic(traffic).unwrap();
+    let (mut server_inbox, mut inbox) = (Inbox::default(), slipgate_client::Inbox::default());
+    client.connect(TokenOrder::new(1, &[server.sockets().local_addresses()[0]]).mint().token, clock.now()).unwrap();
+    let (mut echoes, mut player) = (0, None);
+    for _ in 0..100_000 {
+        client.begin_turn(clock.now());
+        while let Some(event) = inbox.next(&mut client) {
+            echoes += usize::from(matches!(event, slipgate_client::Event::Packet { .. }));
+        }
+        client.end_turn();
+        if echoes == PACKETS_OF_A_TURN {
+            break;
+        }
+        server.begin_turn(clock.now());
+        while let Some(event) = server_inbox.next(&mut server) {
+            if let Event::Connected { client, .. } = event {
+                player = Some(client);
+            }
+        }
+        if client.state().is_connected()
+            && let Some(player) = player.take()
+        {
+            let before = server.sockets().stats();
+            for number in 0..PACKETS_OF_A_TURN {
+                server.client(player).unwrap().send_packet(&[number as u8]).unwrap();
+            }
+            server.end_turn();
+            let after = server.sockets().stats();
+            assert_eq!(after.datagrams_sent - before.datagrams_sent, PACKETS_OF_A_TURN as u64);
+            assert_eq!(after.send_calls - before.send_calls, 1);
+        } else {
+            server.end_turn();
+        }
+    }
+    assert_eq!(echoes, PACKETS_OF_A_TURN);
 }
 
 /// The warnings in the log of a thread: their fields, by name.

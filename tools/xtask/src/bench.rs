@@ -22,8 +22,9 @@ const GOAL_CLIENT_BYTES: u64 = 700_000;
 /// The maximum size of the stripped shared library with client and server, in bytes.
 const GOAL_BYTES: u64 = 1_100_000;
 
-/// The turns before the first round: caches are warm, C# is compiled, and the congestion control knows the path.
-const WARM_UP_TURNS: u32 = 4000;
+/// The rounds whose figures are ignored: then caches are warm, C# is compiled, and the congestion control knows the
+/// path. They are short, because connections of programs that wait would time out.
+const WARM_UP_ROUNDS: usize = 6;
 /// The turns of a round.
 const TURNS: u32 = 500;
 
@@ -42,13 +43,6 @@ impl Program {
         let input = child.stdin.take().ok_or("the program has no input")?;
         let output = BufReader::new(child.stdout.take().ok_or("the program has no output")?);
         Ok(Self { name, child, input, output, figures: Vec::new() })
-    }
-
-    /// Lets the program work for its first time, and ignores its figures.
-    pub(crate) fn warm_up(&mut self, work: u32) -> Result<(), Box<dyn Error>> {
-        self.measure(work)?;
-        self.figures.clear();
-        Ok(())
     }
 
     /// Measures once. `work` is how much the program does: turns, or echoes.
@@ -107,9 +101,8 @@ pub(crate) fn run(rounds: usize, with_sizes: bool) -> Result<(), Box<dyn Error>>
         }
         None => println!("skipped: Mono is not installed"),
     }
-    for program in &mut programs {
-        program.warm_up(WARM_UP_TURNS)?;
-    }
+    measure_in_turns(&mut programs, WARM_UP_ROUNDS, TURNS)?;
+    programs.iter_mut().for_each(|program| program.figures.clear());
     measure_in_turns(&mut programs, rounds, TURNS)?;
     print(&programs);
     for program in &programs {
@@ -159,7 +152,7 @@ fn print_call(program: &Path) -> Result<(), Box<dyn Error>> {
 /// Builds the stripped libraries and prints their sizes.
 fn print_sizes() -> Result<(), Box<dyn Error>> {
     for (client_only, name, goal) in [(true, "client", GOAL_CLIENT_BYTES), (false, "client and server", GOAL_BYTES)] {
-        let build = Build { target: None, profile: "release-small".into(), client_only };
+        let build = Build { target: None, profile: "release-small".into(), client_only, glibc: None };
         let size = fs::metadata(build.run()?.join("libslipgate.so"))?.len();
         println!("| stripped shared library, {name}, bytes | {size} | | | <= {goal} |");
     }
@@ -168,7 +161,7 @@ fn print_sizes() -> Result<(), Box<dyn Error>> {
 
 /// Builds the library and the program in Rust. Returns the program, and a folder with the library.
 pub(crate) fn build() -> Result<(PathBuf, PathBuf), Box<dyn Error>> {
-    let build = Build { target: None, profile: "release".into(), client_only: false };
+    let build = Build { target: None, profile: "release".into(), client_only: false, glibc: None };
     let built = build.run_with(&["--example", "echo"])?;
     let folder = built.join("bench-c");
     for name in ["libslipgate.so", "libslipgate.so.1"] {

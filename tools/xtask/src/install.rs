@@ -27,8 +27,10 @@ pub(crate) fn install(built: &Path, prefix: &Path, folder: &Path, is_windows: bo
     } else {
         install_shared(built, &lib)?;
     }
-    let pkg_config = lib.join("pkgconfig/slipgate.pc");
-    write(&pkg_config, &pkg_config_text(prefix, is_windows))?;
+    for (name, linkage) in [("slipgate", Linkage::Shared), ("slipgate-static", Linkage::Static)] {
+        let file = lib.join("pkgconfig").join(name).with_extension("pc");
+        write(&file, &pkg_config_text(name, linkage, prefix, is_windows))?;
+    }
     write(&lib.join("cmake/slipgate/slipgateConfig.cmake"), &cmake_text(is_windows))?;
     write(&lib.join("cmake/slipgate/slipgateConfigVersion.cmake"), &cmake_version_text())
 }
@@ -66,14 +68,27 @@ fn write(file: &Path, text: &str) -> Result<(), Box<dyn Error>> {
     fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()).into())
 }
 
-fn pkg_config_text(prefix: &Path, is_windows: bool) -> String {
-    let libraries = if is_windows { WINDOWS_LIBRARIES } else { UNIX_LIBRARIES };
+/// How programs link the library.
+#[derive(Clone, Copy)]
+enum Linkage {
+    Shared,
+    Static,
+}
+
+/// Returns the file for pkg-config. The static library has a file of its own: with `pkg-config --static` linkers take
+/// the shared one, which lies beside it.
+fn pkg_config_text(name: &str, linkage: Linkage, prefix: &Path, is_windows: bool) -> String {
+    let system = if is_windows { WINDOWS_LIBRARIES } else { UNIX_LIBRARIES };
+    let libraries = match linkage {
+        Linkage::Shared => "-L${libdir} -lslipgate".to_owned(),
+        Linkage::Static => format!("${{libdir}}/libslipgate.a {system}"),
+    };
     // An archive has no prefix of its own: its files lie relative to this one.
     let prefix = if prefix == Path::new("/") { "${pcfiledir}/../..".into() } else { prefix.display().to_string() };
     format!(
-        "prefix={prefix}\nlibdir=${{prefix}}/lib\nincludedir=${{prefix}}/include\n\nName: slipgate\n\
+        "prefix={prefix}\nlibdir=${{prefix}}/lib\nincludedir=${{prefix}}/include\n\nName: {name}\n\
          Description: Secure game networking: clients and dedicated servers\nVersion: {}\n\
-         Libs: -L${{libdir}} -lslipgate\nLibs.private: {libraries}\nCflags: -I${{includedir}}\n",
+         Libs: {libraries}\nCflags: -I${{includedir}}\n",
         env!("CARGO_PKG_VERSION")
     )
 }

@@ -7,6 +7,7 @@
 mod bench;
 mod game;
 mod install;
+mod licences;
 
 use std::error::Error;
 use std::fs;
@@ -67,6 +68,10 @@ struct Build {
     /// Builds the client only.
     #[arg(long)]
     client_only: bool,
+    /// The oldest glibc on which the library runs, such as 2.31; this machine's by default. Needs cargo-zigbuild and
+    /// Zig, for example from PyPI: `pip install cargo-zigbuild ziglang`.
+    #[arg(long)]
+    glibc: Option<String>,
 }
 
 impl Build {
@@ -82,14 +87,25 @@ impl Build {
     /// Builds the library with further arguments of cargo.
     fn run_with(&self, arguments: &[&str]) -> Result<PathBuf, Box<dyn Error>> {
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        cargo.args(["build", "--locked", "-p", "slipgate-c", "--example", "slipgate", "--profile", &self.profile]);
+        cargo.args([
+            if self.glibc.is_some() { "zigbuild" } else { "build" },
+            "--locked",
+            "-p",
+            "slipgate-c",
+            "--example",
+            "slipgate",
+            "--profile",
+            &self.profile,
+        ]);
         cargo.args(arguments);
         cargo.current_dir(root());
         let target_dir = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
         let mut folder = target_dir;
-        if let Some(target) = &self.target {
-            cargo.args(["--target", target]);
+        let with_glibc = self.glibc.as_ref().map(|_| format!("{}-unknown-linux-gnu", std::env::consts::ARCH));
+        if let Some(target) = self.target.as_ref().or(with_glibc.as_ref()) {
             folder.push(target);
+            let glibc = self.glibc.as_ref().map_or_else(String::new, |version| format!(".{version}"));
+            cargo.arg("--target").arg(format!("{target}{glibc}"));
         }
         if self.client_only {
             cargo.args(["--no-default-features", "--features", "client"]);
@@ -122,7 +138,11 @@ fn copy(from: &Path, to: &Path) -> Result<(), Box<dyn Error>> {
 
 fn archive(out: &Path, build: &Build) -> Result<(), Box<dyn Error>> {
     let built = build.run()?;
-    let target = build.target.clone().unwrap_or_else(|| format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS));
+    let mut target =
+        build.target.clone().unwrap_or_else(|| format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS));
+    if let Some(glibc) = &build.glibc {
+        target.push_str(&format!("-glibc{glibc}"));
+    }
     let name = format!("libslipgate-{}-{target}", env!("CARGO_PKG_VERSION"));
     let stage = out.join(&name);
     let _ = fs::remove_dir_all(&stage);
@@ -131,6 +151,7 @@ fn archive(out: &Path, build: &Build) -> Result<(), Box<dyn Error>> {
     for file in ["LICENSE-MIT", "LICENSE-APACHE", "CHANGELOG.md"] {
         copy(&root().join(file), &stage.join(file))?;
     }
+    fs::write(stage.join("LICENSES-OF-DEPENDENCIES.txt"), licences::of_dependencies(build)?)?;
     let file = format!("{name}.tar.gz");
     call(
         Command::new("tar")

@@ -1,0 +1,2 @@
+// The engine generates this file.
+#pragma once
