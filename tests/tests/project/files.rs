@@ -102,7 +102,7 @@ fn code_behind_the_tests_is_production() {
     assert_eq!(production(source), "a\n\nmod b;\nd ");
 }
 
-/// Adds the paths below a folder whose names have other characters than letters, digits and `._-~@`.
+/// Adds each path below a folder with a name of other characters than letters, digits and `._-~@`.
 fn odd_names(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
