@@ -22,7 +22,7 @@ const GOAL_CLIENT_BYTES: u64 = 700_000;
 /// The maximum size of the stripped shared library with client and server, in bytes.
 const GOAL_BYTES: u64 = 1_100_000;
 
-/// The rounds whose figures are ignored: then caches are warm, C# is compiled, and the congestion control knows the
+/// The rounds before the first figures: then caches are warm, C# is compiled, and the congestion control knows the
 /// path. They are short, because connections of programs that wait would time out.
 const WARM_UP_ROUNDS: usize = 6;
 /// The turns of a round.
