@@ -204,6 +204,7 @@ pub extern "C" fn slipgate_client_next_events(
 }
 
 impl ClientObject {
+    #[inline]
     fn next(&mut self) -> Option<CEvent> {
         let Self { client, inbox, held, kept, .. } = self;
         Some(match inbox.next(client)? {

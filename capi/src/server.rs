@@ -134,6 +134,7 @@ pub extern "C" fn slipgate_server_next_events(
 }
 
 impl ServerObject {
+    #[inline]
     fn next(&mut self) -> Option<CEvent> {
         let Self { server, inbox, held, .. } = self;
         let (client, event) = match inbox.next(server)? {
