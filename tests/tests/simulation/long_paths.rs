@@ -51,28 +51,39 @@ fn fast_path_with_long_rtt_is_filled() {
     }
 }
 
-/// A map leaves for a player behind a satellite (10 Mbit/s, 600 ms) from the first seconds on. An earlier start-up had
-/// sent 2 % of it after three seconds. The goal is the whole map after six.
+/// A map leaves for a player behind a satellite (10 Mbit/s, 600 ms) as soon as with TCP, which begins with ten packets
+/// and doubles its window each round trip: 22 % of it has arrived 3 s after its first packet left, and all of it 6 s
+/// after the start of the connection. The greeting and the receiver's consent take two round trips before.
 #[test]
 fn map_by_satellite_arrives_from_the_first_seconds_on() {
     const MAP_BYTES: usize = 2 << 20;
+    const TURN: Duration = Duration::from_millis(2);
+    /// More than the greeting.
+    const FIRST_BYTES: u64 = 4000;
     let layout = Arc::new(Layout::try_from(vec![ChannelConfig::from(Kind::Transfers)]).unwrap());
-    let conditions = Conditions {
-        latency: Duration::from_millis(300),
-        rate: Some(RateLimit { rate: Rate::mbit(10), buffer: Buffer::Time(Duration::from_millis(600)) }),
-        ..Conditions::perfect()
-    };
-    for seed in 0..5 {
+    let latency = Duration::from_millis(300);
+    let rate = RateLimit { rate: Rate::mbit(10), buffer: Buffer::Time(Duration::from_millis(600)) };
+    let conditions = Conditions { latency, rate: Some(rate), ..Conditions::perfect() };
+    let transfer = Transfer::new(vec![7; MAP_BYTES]).unwrap();
+    let mut worst = [f64::INFINITY; 2];
+    for seed in 0..40 {
         let mut pair = ConnectionWorld::with(seed, conditions, [&layout, &layout], &ConnectionConfig::default());
-        let transfer = Transfer::new(vec![7; MAP_BYTES]).unwrap();
-        pair.side(End::A).connection.channels.send_transfer(BULK, transfer, 1).unwrap();
-        let mut arrived = Vec::new();
-        for _ in 0..2 {
-            (0..3000).for_each(|_| pair.turn(Duration::from_millis(1)));
-            arrived.push(100.0 * pair.link.up.stats().delivered_bytes as f64 / MAP_BYTES as f64);
-        }
-        println!("seed {seed}: {:.1} % of the map after 3 s, {:.1} % after 6 s, goal 100 %", arrived[0], arrived[1]);
-        assert!(arrived[0] >= 4.0, "seed {seed}: {:.1} % after 3 s", arrived[0]);
-        assert!(arrived[1] >= 75.0, "seed {seed}: {:.1} % after 6 s", arrived[1]);
+        pair.side(End::A).connection.channels.send_transfer(BULK, transfer.clone(), 1).unwrap();
+        let arrived: Vec<u64> = (0..3000)
+            .map(|_| {
+                pair.turn(TURN);
+                pair.link.up.stats().delivered_bytes
+            })
+            .collect();
+        let first_left = arrived.partition_point(|bytes| *bytes < FIRST_BYTES) - millis(latency) / millis(TURN);
+        let shares = [first_left + 1500, 3000].map(|turns| 100.0 * arrived[turns - 1] as f64 / MAP_BYTES as f64);
+        worst = [0, 1].map(|index| worst[index].min(shares[index]));
     }
+    let [early, late] = worst;
+    println!("at worst of 40 seeds: {early:.1} % of the map after 3 s, goal 22 %; {late:.1} % after 6 s, goal 100 %");
+    assert!(early >= 22.0 && late >= 100.0, "{early:.1} % after 3 s, {late:.1} % after 6 s");
+}
+
+fn millis(time: Duration) -> usize {
+    time.as_millis() as usize
 }

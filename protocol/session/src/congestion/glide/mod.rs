@@ -388,15 +388,16 @@ impl Glide {
         }
     }
 
-    /// Counts the bytes of a feedback in slow start, and ends slow start on a long path (Glide §6.1).
+    /// Counts the bytes of a feedback in slow start, and ends slow start on a path that it does not suit (Glide §6.1).
     fn count_in_slow_start(&mut self, feedback: &Feedback<'_>) {
-        let suits = |slow_start: &SlowStart| self.delay.base_round_trip().is_none_or(|base| slow_start.suits(base));
+        let (base, initial) = (self.delay.base_round_trip(), self.config.initial.0);
+        let suits = |slow_start: &SlowStart| base.is_none_or(|base| slow_start.suits(base, initial));
         if !self.slow_start.as_ref().is_some_and(suits) {
             self.slow_start = None;
         } else if let Some(slow_start) = &mut self.slow_start
             && !self.app_limited
         {
-            slow_start.count(feedback, self.delay.base_round_trip().unwrap_or(0.0));
+            slow_start.count(feedback, base.unwrap_or(0.0), initial);
         }
     }
 

@@ -4,25 +4,36 @@
 use super::super::units::Seconds;
 use super::path_sample::PathSample;
 use super::startup::{EXIT, MIN_QUEUE, MIN_ROUND_TRIP, NEAR_ROUND_TRIP, StartupStep};
-use crate::congestion::Feedback;
+use crate::congestion::{Feedback, NewestAck};
 
 /// The initial window, in packets (RFC 6928, section 2). The window is never smaller.
 pub(super) const INITIAL_PACKETS: f64 = 10.0;
 /// The growth of the window by an acknowledged byte; less on round trips below [`MIN_ROUND_TRIP`].
 const GROWTH: f64 = 0.84;
+/// The same on a far path: one on which the initial rate takes more than the initial window. Each round trip costs more
+/// time there, and the window doubles, as that of TCP.
+const GROWTH_FAR: f64 = 1.0;
+/// The growth of a far window above this many initial windows (as in RFC 3742): its last doubling would fill a buffer
+/// before the first queue is seen.
+const GROWTH_FAR_LARGE: f64 = 0.5;
+const LARGE: f64 = 16.0;
 /// What a lost byte takes from the window.
 const LOSS: f64 = 2.0;
 /// The rate as a multiple of the window per round trip: the window limits slow start, and the rate only its bursts.
 const PACE: f64 = 1.25;
+/// The same on a far path: the acknowledgements of a window cover less than half of a round trip, and twice their rate
+/// is to leave.
+const PACE_FAR: f64 = 4.0;
 /// The window as a multiple of the bytes delivered within a base round trip, beside the initial window.
 const MAX_OF_DELIVERED: f64 = 2.0;
 /// The parts of a base round trip by which delivered bytes are recorded.
 const ROUND_SLICES: usize = 4;
 /// The maximum first delivery rate that ends slow start, as a multiple of the initial rate: on a slow path a round trip
-/// has few packets.
+/// has few packets. A far path has enough, and its first rate may be that of a greeting.
 const SLOW_PATH: f64 = 1.0;
-/// The maximum round trip without the queue, as a multiple of the base round trip.
-const MAX_OF_BASE: f64 = 3.0;
+/// The maximum round trip without the queue beyond the base round trip, as a multiple of that and in seconds.
+const MAX_OF_BASE: f64 = 2.0;
+const MAX_BEYOND_BASE: Seconds = Seconds(0.24);
 /// The maximum round trip, in seconds, at which the rate may exceed the initial one before a delivery rate is known.
 const UNMEASURED_ROUND_TRIP: Seconds = Seconds(0.08);
 /// The maximum rate as a multiple of the delivery rate.
@@ -36,10 +47,17 @@ const MAX_DRAIN: Seconds = Seconds(1.0);
 /// The final rate, as a share of the capacity.
 const DRAINED_EXIT: f64 = 0.95;
 
+/// Returns when a packet arrived by the peer's clock, or when that is known here.
+fn arrival(newest: &NewestAck, now: f64) -> f64 {
+    newest.received_at.map_or(now, |received_at| Seconds::from(received_at.0).0)
+}
+
 /// The window of the first startup. Sizes in bytes, rates in bytes per second, times in seconds.
 #[derive(Clone, Debug)]
 pub(super) struct SlowStart {
     least: f64,
+    /// Whether the initial rate takes more than the initial window.
+    is_far: bool,
     window: f64,
     /// The arrival of the first packet that met the present queue, and the bytes delivered until then.
     queued_since: Option<(f64, f64)>,
@@ -58,6 +76,7 @@ impl SlowStart {
         let least = INITIAL_PACKETS * largest_packet;
         Self {
             least,
+            is_far: false,
             window: least,
             queued_since: None,
             capacity: None,
@@ -67,23 +86,35 @@ impl SlowStart {
         }
     }
 
-    /// Returns whether slow start suits a path with this round trip. On a longer one it would overshoot for too long.
-    pub(super) fn suits(&self, base_round_trip: f64) -> bool {
-        base_round_trip <= NEAR_ROUND_TRIP.0 || self.drain_until.is_some()
+    /// Returns whether slow start suits a path with this round trip: it is short, or far. Between the two the rate of
+    /// startup doubles soon enough, and slow start overshoots for longer.
+    pub(super) fn suits(&self, base_round_trip: f64, initial: f64) -> bool {
+        base_round_trip <= NEAR_ROUND_TRIP.0
+            || initial * base_round_trip > self.least
+            || self.is_far
+            || self.drain_until.is_some()
     }
 
-    /// Changes the window by what was acknowledged and lost, while data waits for the controller.
-    pub(super) fn count(&mut self, feedback: &Feedback<'_>, base_round_trip: f64) {
+    /// Changes the window by what was acknowledged and lost, while data waits for the controller. The first rate is
+    /// `initial`.
+    pub(super) fn count(&mut self, feedback: &Feedback<'_>, base_round_trip: f64, initial: f64) {
         if self.drain_until.is_some() {
             return;
         }
+        // The window must not hold the initial rate down.
+        self.is_far |= initial * base_round_trip > self.least;
+        self.least = self.least.max(initial * base_round_trip);
         let acked: f64 = feedback.acked.iter().map(|packet| f64::from(packet.bytes)).sum();
         let lost: f64 = feedback.lost.iter().map(|packet| f64::from(packet.bytes)).sum();
         if lost <= 0.0 {
             // What is in flight was permitted, while the application had less to send.
             self.window = self.window.max(feedback.in_flight as f64);
         }
-        let growth = GROWTH * (base_round_trip / MIN_ROUND_TRIP.0).min(1.0);
+        let growth = match self.is_far {
+            true if self.window > LARGE * self.least => GROWTH_FAR_LARGE,
+            true => GROWTH_FAR,
+            false => GROWTH * (base_round_trip / MIN_ROUND_TRIP.0).min(1.0),
+        };
         let proven = self.proven(feedback, base_round_trip);
         self.window = (self.window + growth * acked - LOSS * lost).min(proven).max(self.least);
     }
@@ -106,17 +137,18 @@ impl SlowStart {
     /// Returns whether slow start ends before a queue forms: the first delivery rate is low, or the round trip grows
     /// without a queue, so that the way back is longer or the arrival times are false. `initial` is the first rate.
     pub(super) fn ends_early(&mut self, sample: &PathSample, initial: f64) -> bool {
-        let max_round_trip = MAX_OF_BASE * sample.base_round_trip.max(MIN_ROUND_TRIP.0);
+        let base = sample.base_round_trip.max(MIN_ROUND_TRIP.0);
+        let max_round_trip = base + (MAX_OF_BASE * base).min(MAX_BEYOND_BASE.0);
         let is_longer = self.drain_until.is_none() && sample.round_trip - sample.instant_queue > max_round_trip;
         let is_first = !sample.app_limited && !self.is_measured;
         self.is_measured |= is_first;
-        is_longer || (is_first && sample.arrivals < SLOW_PATH * initial)
+        is_longer || (is_first && !self.is_far && sample.arrivals < SLOW_PATH * initial)
     }
 
     /// Returns the rate before a delivery rate is known: the initial window leaves within a round trip. `None` if the
     /// round trip is as long as that of a slow path.
     pub(super) fn unmeasured_rate(&self, round_trip: f64) -> Option<f64> {
-        (round_trip < UNMEASURED_ROUND_TRIP.0).then(|| self.rate(round_trip))
+        (self.is_far || round_trip < UNMEASURED_ROUND_TRIP.0).then(|| self.rate(round_trip))
     }
 
     pub(super) const fn window(&self) -> f64 {
@@ -125,7 +157,8 @@ impl SlowStart {
 
     /// Returns the rate at which the window leaves within a round trip.
     pub(super) fn rate(&self, round_trip: f64) -> f64 {
-        PACE * self.window / round_trip.max(MIN_ROUND_TRIP.0)
+        let pace = if self.is_far { PACE_FAR } else { PACE };
+        pace * self.window / round_trip.max(MIN_ROUND_TRIP.0)
     }
 
     /// Processes a sample; `found` is the step of a startup that does not count bytes, `initial` the first rate.
@@ -166,7 +199,7 @@ impl SlowStart {
             self.queued_since = None;
             return;
         }
-        let received = newest.received_at.map_or(sample.now, |received_at| Seconds::from(received_at.0).0);
+        let received = arrival(&newest, sample.now);
         let delivered = feedback.delivered as f64;
         let (since, before) = *self.queued_since.get_or_insert((received, delivered));
         let (time, bytes) = (received - since, delivered - before);
@@ -190,7 +223,7 @@ mod tests {
 
     use super::super::path_sample::{QUIET, queued};
     use super::*;
-    use crate::congestion::{NewestAck, PeerTime, SentPacket};
+    use crate::congestion::{PeerTime, SentPacket};
     use slipgate_netcode::time::Instant;
 
     const FOUND: StartupStep = StartupStep::End(9e5);
@@ -220,21 +253,30 @@ mod tests {
     fn window_follows_acknowledged_and_lost_bytes() {
         let mut slow_start = SlowStart::new(1200.0);
         assert!((slow_start.window() - 12_000.0).abs() < 1e-6);
-        slow_start.count(&feedback(&packets(100), &[], 1.0, 120_000), 0.05);
+        slow_start.count(&feedback(&packets(100), &[], 1.0, 120_000), 0.05, 4e4);
         assert!((slow_start.window() - (12_000.0 + GROWTH * 120_000.0)).abs() < 1e-6);
         // The half of the packets that a policer passes does not raise the window.
-        slow_start.count(&feedback(&packets(10), &packets(10), 1.0, 132_000), 0.05);
+        slow_start.count(&feedback(&packets(10), &packets(10), 1.0, 132_000), 0.05, 4e4);
         assert!(slow_start.window() < GROWTH * 120_000.0);
-        slow_start.count(&feedback(&[], &packets(1000), 1.0, 132_000), 0.05);
+        slow_start.count(&feedback(&[], &packets(1000), 1.0, 132_000), 0.05, 4e4);
         assert!((slow_start.window() - 12_000.0).abs() < 1e-6);
         // An application with little data had more in flight.
-        slow_start.count(&Feedback { in_flight: 50_000, ..feedback(&[], &[], 1.0, 132_000) }, 0.05);
+        slow_start.count(&Feedback { in_flight: 50_000, ..feedback(&[], &[], 1.0, 132_000) }, 0.05, 4e4);
         assert!((slow_start.window() - 50_000.0).abs() < 1e-6);
         assert!((slow_start.rate(0.05) - 1.25e6).abs() < 1.0);
         assert!((slow_start.rate(1e-4) - slow_start.rate(0.02)).abs() < 1.0);
         // A round trip of 10 ms grows the window half as much as one of 20 ms.
-        slow_start.count(&feedback(&packets(10), &[], 1.0, 144_000), 0.01);
+        slow_start.count(&feedback(&packets(10), &[], 1.0, 144_000), 0.01, 4e4);
         assert!((slow_start.window() - (50_000.0 + 0.5 * GROWTH * 12_000.0)).abs() < 1e-6);
+        // On a satellite path the window permits the initial rate.
+        let mut slow_start = SlowStart::new(1200.0);
+        slow_start.count(&feedback(&[], &[], 1.0, 0), 0.6, 4e4);
+        assert!((slow_start.window() - 24_000.0).abs() < 1e-6);
+        // It doubles there, and above 16 initial windows it grows by half of the acknowledged bytes.
+        for (acked, window) in [(300, 384_000.0), (10, 396_000.0), (10, 402_000.0)] {
+            slow_start.count(&feedback(&packets(acked), &[], 1.0, 600_000), 0.6, 4e4);
+            assert!((slow_start.window() - window).abs() < 1e-6, "{}", slow_start.window());
+        }
     }
 
     #[test]
@@ -243,7 +285,7 @@ mod tests {
         // A path delivers 12 kB each 10 ms, and a receiver with false delays reports no queue.
         for step in 1..=20_u64 {
             let now = start.after(Duration::from_millis(10 * step));
-            slow_start.count(&Feedback { now, ..feedback(&packets(10), &[], 1.0, 12_000 * step) }, 0.04);
+            slow_start.count(&Feedback { now, ..feedback(&packets(10), &[], 1.0, 12_000 * step) }, 0.04, 4e4);
         }
         // A round trip of 40 ms delivers 48 kB, and the record is late by a quarter of it at most. Without the bound it
         // would be 213 kB.
@@ -262,6 +304,12 @@ mod tests {
         let long = PathSample { round_trip: 0.13, ..queued(0.02, 100.0) };
         assert!(!slow_start.ends_early(&long, 4e4), "most of it is a queue");
         assert!(slow_start.ends_early(&PathSample { instant_queue: 0.0, ..long }, 4e4));
+        let satellite = PathSample { base_round_trip: 0.6, round_trip: 0.83, ..with(1e3, false) };
+        let mut slow_start = SlowStart::new(1200.0);
+        slow_start.count(&feedback(&[], &[], 1.0, 0), 0.6, 4e4);
+        assert!(!slow_start.ends_early(&satellite, 4e4), "a greeting is no slow path");
+        assert!(slow_start.ends_early(&PathSample { round_trip: 0.85, ..satellite }, 4e4), "240 ms more are a queue");
+        let slow_start = SlowStart::new(1200.0);
         assert_eq!(slow_start.unmeasured_rate(0.05), Some(slow_start.rate(0.05)));
         assert_eq!(slow_start.unmeasured_rate(0.08), None);
     }
@@ -295,7 +343,7 @@ mod tests {
             assert_eq!(slow_start.on_sample(&queued(0.02, now), &full, FOUND, 4e4), expected, "{now}");
         }
         let window = slow_start.window();
-        slow_start.count(&feedback(&packets(10), &[], 5.0, 0), 0.04);
+        slow_start.count(&feedback(&packets(10), &[], 5.0, 0), 0.04, 4e4);
         assert!(slow_start.window() <= window);
     }
 
@@ -310,6 +358,6 @@ mod tests {
         for found in [FOUND, StartupStep::Grow(1e5)] {
             assert_eq!(slow_start.on_sample(&idle, &feedback, found, 4e4), found);
         }
-        assert!(slow_start.suits(0.12) && !slow_start.suits(0.13));
+        assert!(slow_start.suits(0.12, 4e4) && !slow_start.suits(0.13, 4e4) && slow_start.suits(0.31, 4e4));
     }
 }

@@ -195,6 +195,9 @@ fn slow_start_ends_on_a_long_path_and_with_startup() {
     let mut path = Path::new(20.0, 130.0, 250.0);
     path.run(0.3);
     assert!(path.glide.mode == GlideMode::Startup && path.glide.slow_start.is_none());
+    let mut path = Path::new(20.0, 600.0, 250.0);
+    path.run(0.9);
+    assert!(path.glide.mode == GlideMode::Startup && path.glide.slow_start.is_some());
     let mut path = Path::new(20.0, 50.0, 250.0);
     path.run(0.3);
     assert!(path.glide.mode == GlideMode::Startup && path.glide.slow_start.is_some());
