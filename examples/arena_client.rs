@@ -214,8 +214,10 @@ impl Player {
     fn frame(&mut self, now: Duration) {
         self.playout.advance(now);
         let Some(newest) = self.input_clock.advance(now) else { return };
-        let made = self.made.unwrap_or(newest.saturating_sub(1)).max(newest.saturating_sub(MAX_GAP));
-        for tick in made + 1..=newest {
+        // After a jump back of the clock the inputs of its ticks are made again. A tick may be the last one there is.
+        let before = newest.saturating_sub(1);
+        let made = self.made.filter(|made| *made <= newest).unwrap_or(before).max(newest.saturating_sub(MAX_GAP));
+        for tick in (made..newest).map(|tick| tick + 1) {
             self.log.push(tick, self.keys);
             self.predict(tick);
         }
@@ -235,7 +237,7 @@ impl Player {
         let Some(prediction) = &mut self.prediction else { return };
         let before = prediction.predictor.repeated();
         // Ticks between the server's state and the first input had no keys of ours.
-        let first = prediction.predictor.newest() + 1;
+        let first = prediction.predictor.newest().saturating_add(1);
         let is_taken =
             (first..tick).all(|tick| prediction.predictor.push(tick, 0)) && prediction.predictor.push(tick, self.keys);
         prediction.advance();

@@ -17,11 +17,16 @@ const GOAL_MARGIN: f64 = 0.5;
 const KEPT_REPORTS: usize = 400;
 /// How many reports in a thousand may have less than the goal.
 const LATE_PER_MILLE: usize = 5;
+/// As many reports in a row have to contradict the clock before it jumps. A client that stalled makes one or two, with
+/// the inputs of the stall.
+const CONTRADICTIONS: u32 = 4;
 /// The ticks of which the lead is remembered.
 const KEPT_LEADS: usize = 256;
 
 /// The client's clock of inputs. The server's reports rule it: each says how early the inputs arrived. The clock runs
-/// at 95 to 105 % of real time, and jumps only at its first fix and beyond 250 ms.
+/// at 95 to 105 % of real time. It jumps only at its first fix, and if four reports in a row differ from it by more
+/// than 250 ms in one direction: after a pause in which the server or the client lost time. After a jump back,
+/// [`advance`](Self::advance) returns earlier ticks than before, whose inputs are to be made again.
 #[derive(Debug)]
 pub struct InputClock {
     ticks_per_second: f64,
@@ -34,6 +39,10 @@ pub struct InputClock {
     /// The margins without the lead at their ticks.
     bases: [f64; KEPT_REPORTS],
     reports: usize,
+    /// The goal by the newest state of the server, without any report.
+    assumed_goal: f64,
+    /// How many reports in a row differ too much, and by how much the nearest of them: positive if the clock is slow.
+    contradictions: (u32, f64),
     jumps: u32,
 }
 
@@ -48,19 +57,22 @@ impl InputClock {
             leads: [(0, 0.0); KEPT_LEADS],
             bases: [0.0; KEPT_REPORTS],
             reports: 0,
+            assumed_goal: 0.0,
+            contradictions: (0, 0.0),
             jumps: 0,
         }
     }
 
-    /// Sets the clock by a state of the server: its tick plus the round trip, the jitter and a tick. Later calls do
-    /// nothing.
+    /// Sets the clock by a state of the server: its tick plus the round trip, the jitter and a tick. To be called for
+    /// each state. Later calls have an effect only if reports tell that the clock is wrong by more than they can say.
     pub fn set(&mut self, server_tick: u32, round_trip: Duration, jitter: Duration, now: Duration) {
+        let now = seconds(now);
+        let ahead = round_trip.saturating_add(jitter).as_secs_f64().min(1.0) * self.ticks_per_second + 1.0;
+        let tick = f64::from(server_tick) + ahead;
+        self.assumed_goal = tick - now * self.ticks_per_second;
         if self.position.is_none() {
-            let now = seconds(now);
-            let ahead = (round_trip + jitter).as_secs_f64().min(1.0) * self.ticks_per_second + 1.0;
-            let tick = f64::from(server_tick) + ahead;
             self.position = Some((tick, now));
-            self.goal = tick - now * self.ticks_per_second;
+            self.goal = self.assumed_goal;
         }
     }
 
@@ -79,9 +91,9 @@ impl InputClock {
             let correction = (deviation * passed / CORRECTION_TIME).clamp(-most, most);
             position + (passed + correction) * self.ticks_per_second
         };
-        self.position = Some((next, now.max(at)));
+        self.position = Some((next, now));
         let lead = next - now * self.ticks_per_second;
-        for tick in position as u32..=(next as u32).min((position as u32).saturating_add(KEPT_LEADS as u32)) {
+        for tick in (position as u32).max((next as u32).saturating_sub(KEPT_LEADS as u32 - 1))..=next as u32 {
             if let Some(kept) = self.leads.get_mut(tick as usize % KEPT_LEADS) {
                 *kept = (tick, lead);
             }
@@ -95,6 +107,40 @@ impl InputClock {
         let Some((_, lead)) = lead.filter(|(tick, _)| *tick == report.newest && report.newest > 0) else { return };
         // The report rounds down to quarters.
         let base = f64::from(report.margin_quarters) / 4.0 - lead;
+        let deviation = GOAL_MARGIN - base - self.goal;
+        if report.is_beyond() || libm::fabs(deviation) > MAX_DEVIATION * self.ticks_per_second {
+            self.on_contradiction(report, deviation);
+            return;
+        }
+        self.contradictions = (0, 0.0);
+        self.remember(base);
+    }
+
+    /// Notes a report that differs too much from the goal. Some in a row change the goal at once, and what was
+    /// remembered is forgotten.
+    fn on_contradiction(&mut self, report: InputReport, deviation: f64) {
+        let (count, nearest) = self.contradictions;
+        let (count, nearest) = match count {
+            0 => (1, deviation),
+            _ if (nearest > 0.0) != (deviation > 0.0) => (1, deviation),
+            _ if deviation > 0.0 => (count + 1, nearest.min(deviation)),
+            _ => (count + 1, nearest.max(deviation)),
+        };
+        self.contradictions = (count, nearest);
+        if count < CONTRADICTIONS {
+            return;
+        }
+        (self.contradictions, self.reports) = ((0, 0.0), 0);
+        let reported = self.goal + nearest;
+        // A report cannot tell more than 32 ticks. The newest state does, but not how long inputs take.
+        self.goal = match report.margin_quarters {
+            i8::MIN => reported.max(self.assumed_goal),
+            i8::MAX => reported.min(self.assumed_goal),
+            _ => reported,
+        };
+    }
+
+    fn remember(&mut self, base: f64) {
         if let Some(kept) = self.bases.get_mut(self.reports % KEPT_REPORTS) {
             *kept = base;
         }

@@ -63,10 +63,12 @@ impl InputLog {
         Self { keys: [0; MAX_INPUTS], newest: None, confirmed: None, count: 0 }
     }
 
-    /// Adds the keys of a tick. After a gap, the inputs before it are forgotten. A tick that is not later is ignored.
+    /// Adds the keys of a tick. After a gap, the inputs before it are forgotten. The newest tick again is ignored. An
+    /// earlier tick, which [`InputClock`](crate::InputClock) returns after a jump back, makes it forget all inputs.
     pub const fn push(&mut self, tick: u32, keys: Keys) {
         match self.newest {
-            Some(newest) if tick <= newest => return,
+            Some(newest) if tick == newest => return,
+            Some(newest) if tick < newest => (self.count, self.confirmed) = (1, None),
             Some(newest) if tick == newest + 1 && self.count < MAX_INPUTS => self.count += 1,
             Some(newest) if tick == newest + 1 => {}
             _ => self.count = 1,
@@ -142,11 +144,17 @@ pub struct InputReport {
     /// The newest tick up to which all inputs arrived: they need not be sent again.
     pub newest: u32,
     /// The least time from an arrival of an input to its tick since the last report, in quarters of a tick. Negative
-    /// for inputs that came too late.
+    /// for inputs that came too late. -128 and 127 also stand for all beyond: then the server may have dropped the
+    /// input of the newest tick, which came 32 ticks late or 48 ticks early.
     pub margin_quarters: i8,
 }
 
 impl InputReport {
+    /// Returns whether the margin is beyond what a report can tell.
+    pub(crate) const fn is_beyond(self) -> bool {
+        matches!(self.margin_quarters, i8::MIN | i8::MAX)
+    }
+
     /// Returns the report as it goes into a message.
     #[must_use]
     pub const fn to_bytes(self) -> [u8; 5] {
@@ -174,6 +182,8 @@ pub struct InputBuffer {
     complete: Option<u32>,
     last: Keys,
     least_margin: Option<f64>,
+    /// The report of the last message, if its newest input was dropped.
+    dropped: Option<InputReport>,
     missed: u64,
 }
 
@@ -190,12 +200,14 @@ impl InputBuffer {
             complete: None,
             last: 0,
             least_margin: None,
+            dropped: None,
             missed: 0,
         }
     }
 
     /// Reads a message that arrived when the server was at `now`, a tick with its fraction. Inputs that are more than
-    /// 48 ticks ahead or 32 behind are dropped; those of ticks that were played already count for the report only.
+    /// 48 ticks ahead or 32 behind are dropped, and the next report says so; those of ticks that were played already
+    /// count for the report only.
     ///
     /// # Errors
     ///
@@ -216,14 +228,16 @@ impl InputBuffer {
         if !reader.is_at_padding() {
             return Err(StateReadError::OutOfRange);
         }
+        self.dropped = beyond_range(newest, now);
         for (age, keys) in (0..).zip(inputs).take(count) {
             if let Some(tick) = newest.checked_sub(age) {
                 self.add(tick, keys, now);
             }
         }
-        // A client repeats its inputs from the first one on that is not confirmed: this message has the first one.
-        if self.complete.is_none() && self.newest.is_some() {
-            self.complete = Some(newest.saturating_sub(count as u32));
+        // A client repeats its inputs from the first one on that is not confirmed: this message has the first one. After
+        // a jump of its clock there are none of the ticks between.
+        if self.dropped.is_none() && self.newest.is_some() {
+            self.complete = self.complete.max(Some(newest.saturating_sub(count as u32)));
         }
         Ok(())
     }
@@ -264,8 +278,12 @@ impl InputBuffer {
     /// Returns the report for the client, once for each state that is sent. `None` if no input arrived since the last
     /// one.
     pub fn report(&mut self) -> Option<InputReport> {
-        let newest = self.newest?;
-        let margin = self.least_margin.take()?;
+        let margin = self.least_margin.take();
+        // Without this report, a client whose clock is wrong would never learn it.
+        if let Some(dropped) = self.dropped.take() {
+            return Some(dropped);
+        }
+        let (newest, margin) = (self.newest?, margin?);
         let quarters = libm::floor(margin * QUARTERS).clamp(f64::from(i8::MIN), f64::from(i8::MAX));
         // The client repeats no older ones.
         let mut complete = self.complete.unwrap_or(newest).max(newest.saturating_sub(MAX_INPUTS as u32));
@@ -275,6 +293,14 @@ impl InputBuffer {
         self.complete = Some(complete);
         Some(InputReport { newest: complete, margin_quarters: quarters as i8 })
     }
+}
+
+/// Returns the report of a message whose newest input is dropped.
+fn beyond_range(newest: u32, now: f64) -> Option<InputReport> {
+    let margin = f64::from(newest) - now;
+    let is_kept = (-MAX_BEHIND..=MAX_AHEAD).contains(&margin);
+    let margin_quarters = if margin > 0.0 { i8::MAX } else { i8::MIN };
+    (!is_kept && newest > 0).then_some(InputReport { newest, margin_quarters })
 }
 
 /// Returns the tick with these lowest 16 bits that is nearest to another one.
@@ -309,6 +335,7 @@ mod tests {
             let is_read = buffer.read(&bytes, now).is_ok();
             let report = buffer.report();
             prop_assert!(is_read || report.is_none(), "a refused message changes nothing");
+            let report = report.filter(|report| !report.is_beyond());
             let ahead = report.map_or(0.0, |report| f64::from(report.newest) - now);
             prop_assert!(ahead <= MAX_AHEAD, "{}", ahead);
         }
@@ -359,7 +386,7 @@ mod tests {
         let (mut log, mut buffer) = (InputLog::new(), InputBuffer::new(0));
         let mut buf = [0; MAX_INPUT_BYTES];
         // The report would take seconds if it counted the ticks of the pause.
-        for (tick, confirmed) in [(100, 100), (4_000_000_000, 4_000_000_000 - 32)] {
+        for (tick, confirmed) in [(100, 100), (4_000_000_000, 4_000_000_000)] {
             log.push(tick, 1);
             let length = log.write(&mut buf);
             buffer.read(&buf[..length], f64::from(tick)).unwrap();
@@ -374,7 +401,14 @@ mod tests {
         let mut buf = [0; MAX_INPUT_BYTES];
         let length = log.write(&mut buf);
         buffer.read(&buf[..length], 100.0).unwrap();
+        assert_eq!(buffer.report(), Some(InputReport { newest: 500, margin_quarters: i8::MAX }));
         assert_eq!(buffer.report(), None);
         assert!(buffer.keys(500).is_missing);
+        // The client jumps back, and its inputs of earlier ticks are taken.
+        log.push(103, 2);
+        let length = log.write(&mut buf);
+        buffer.read(&buf[..length], 100.0).unwrap();
+        assert_eq!(buffer.report(), Some(InputReport { newest: 103, margin_quarters: 12 }));
+        assert_eq!(buffer.keys(103), TickKeys { keys: 2, is_missing: false });
     }
 }

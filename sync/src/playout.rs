@@ -31,6 +31,14 @@ const CORRECTION_TIME: i64 = 1_000_000;
 const MAX_DEVIATION: i64 = 500_000;
 /// A pause of arrivals that counts as an outage: it says nothing of the next ones.
 const OUTAGE: i64 = 500_000;
+/// The time without anything new to show after which the timeline jumps, if states keep arriving.
+const MAX_STARVED: i64 = 200_000;
+/// The deviation above which it jumps then; 5 % correct a smaller one in 2 s.
+const MAX_STARVED_DEVIATION: i64 = 100_000;
+/// A state that is quicker than all of the window by this time has another schedule: a clock lost time.
+const QUICKER: i64 = 250_000;
+/// The states of a new schedule in a row that show that it is one.
+const STATES_OF_SCHEDULE: u32 = 4;
 
 /// An arrival: when, and how late the state before it was replaced.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +52,8 @@ struct StateArrival {
 
 /// The position of a client in the server's time. All times are since one moment that the game chooses.
 ///
-/// The timeline runs at 95 to 105 % of real time. It jumps only at the first state and beyond 500 ms.
+/// The timeline runs at 95 to 105 % of real time. It jumps only at the first state, beyond 500 ms, and if there was
+/// nothing new to show for 200 ms although four states arrived meanwhile: the server or the client lost time.
 ///
 /// # Examples
 ///
@@ -78,6 +87,12 @@ pub struct PlayoutClock {
     quickest: i64,
     /// The position in the server's time, and when it was there.
     position: Option<(i64, i64)>,
+    /// Since when the timeline is beyond the newest state, and the states that arrived meanwhile.
+    starved: Option<(i64, u32)>,
+    /// Since when all states are much quicker than before, and how many they are.
+    quicker: Option<(i64, u32)>,
+    /// Whether states arrive that waited during an outage of this client.
+    is_after_outage: bool,
     jumps: u32,
 }
 
@@ -94,6 +109,9 @@ impl PlayoutClock {
             target: 0,
             quickest: 0,
             position: None,
+            starved: None,
+            quicker: None,
+            is_after_outage: false,
             jumps: 0,
         }
     }
@@ -111,11 +129,34 @@ impl PlayoutClock {
             return;
         }
         self.newest = Some((tick, now));
+        self.starved = self.starved.map(|(since, states)| (since, states.saturating_add(1)));
         let (delay, need) = (now - self.time_of(tick), now - self.time_of(before));
-        // The needs of an outage, and of a server that stopped sending, say nothing of the next states.
-        if now - arrived <= OUTAGE {
-            self.remember(StateArrival { at: now, delay, need });
+        // The needs of an outage, and of a server that stopped sending, say nothing of the next states. Nor do those of
+        // states that waited: they arrive at once.
+        let spacing = self.time_of(tick) - self.time_of(before);
+        self.is_after_outage = now - arrived > OUTAGE || self.is_after_outage && now - arrived < spacing / 2;
+        if self.is_after_outage {
+            return;
         }
+        self.remember(StateArrival { at: now, delay, need });
+        self.quicker = match self.quicker {
+            _ if self.arrivals.len() < 2 || delay >= self.quickest - QUICKER => None,
+            Some((since, states)) => Some((since, states + 1)),
+            None => Some((now, 1)),
+        };
+        match self.quicker {
+            Some((since, STATES_OF_SCHEDULE..)) => self.start_schedule(since, now),
+            Some(_) => {}
+            None => self.update_target(now),
+        }
+    }
+
+    /// Forgets the arrivals before a moment.
+    fn start_schedule(&mut self, since: i64, now: i64) {
+        self.quicker = None;
+        // A clock that went back leaves arrivals of the future.
+        self.arrivals.retain(|arrival| (since..=now).contains(&arrival.at));
+        self.next = 0;
         self.update_target(now);
     }
 
@@ -124,11 +165,17 @@ impl PlayoutClock {
     pub fn advance(&mut self, now: Duration) -> Option<f64> {
         let now = micros(now);
         self.newest?;
+        let is_new = |(since, states): &(i64, u32)| now - since > MAX_STARVED && *states >= STATES_OF_SCHEDULE;
+        let has_new_schedule = self.starved.filter(is_new);
+        if let Some((since, _)) = has_new_schedule {
+            self.start_schedule(since, now);
+        }
         let target = now - self.target;
         let (position, at) = self.position.unwrap_or((target, now));
         let passed = (now - at).max(0);
         let deviation = target - (position + passed);
-        let next = if deviation.abs() > MAX_DEVIATION {
+        let most = if has_new_schedule.is_some() { MAX_STARVED_DEVIATION } else { MAX_DEVIATION };
+        let next = if deviation.abs() > most {
             self.jumps += 1;
             target
         } else {
@@ -137,6 +184,7 @@ impl PlayoutClock {
             position + passed + if self.is_overdue(now) { -most } else { correction }
         };
         self.position = Some((next, now));
+        self.starved = if self.is_starved() { self.starved.or(Some((now, 0))) } else { None };
         self.tick()
     }
 
@@ -245,8 +293,8 @@ mod tests {
         let mut clock = PlayoutClock::new(RATE);
         let mut before = None;
         for millis in 0..20_000_u64 {
-            // The path gets slower by 200 ms after 10 s.
-            let delay = if millis < 10_000 { 50 } else { 250 };
+            // The path gets slower by 70 ms after 10 s.
+            let delay = if millis < 10_000 { 50 } else { 120 };
             if millis % 50 == 0 && millis > delay {
                 clock.on_state(((millis - delay) * 60 / 1000) as u32, at(millis));
             }

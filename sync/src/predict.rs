@@ -109,7 +109,8 @@ impl Predictor {
     }
 
     /// Adds the own keys of the next tick. Returns whether they were taken: a tick that is not the next one, and one
-    /// that is [`MAX_SAVES`] or more ticks ahead of the world, is refused.
+    /// that is [`MAX_SAVES`] or more ticks ahead of the world, is refused. Ticks must not be left out: after a refusal
+    /// push the same tick again later, or start anew with [`Predictor::new`] and a state of the server.
     pub fn push(&mut self, tick: u32, keys: Keys) -> bool {
         if Some(tick) != self.newest.checked_add(1) || tick - self.world >= MAX_SAVES as u32 {
             return false;
@@ -122,10 +123,10 @@ impl Predictor {
     }
 
     /// Demands that the world is put back to a tick, corrected by the server's states, and simulated again. Call it
-    /// only if quantised states differ. Returns false if no save of the tick is left, or if a later
-    /// correction is due already.
+    /// only if quantised states differ. Returns false if no save of the tick is left, if the newest input is
+    /// [`MAX_SAVES`] or more ticks later, or if a later correction is due already.
     pub fn correct(&mut self, tick: u32) -> bool {
-        let is_kept = (self.oldest..=self.simulated).contains(&tick) && self.simulated - tick < MAX_SAVES as u32;
+        let is_kept = (self.oldest..=self.simulated).contains(&tick) && self.newest - tick < MAX_SAVES as u32;
         if !is_kept || self.correction.is_some_and(|due| due >= tick) {
             return false;
         }
@@ -290,5 +291,24 @@ mod tests {
         assert!(predictor.correct(37));
         assert!(!predictor.correct(37), "a correction that is due already");
         assert!(!predictor.push(110, 0));
+    }
+
+    #[test]
+    fn corrections_never_repeat_ticks_with_keys_of_later_ones() {
+        let mut game = Game { world: World(7), saves: [World(0); MAX_SAVES], steps: 0 };
+        let mut predictor = Predictor::new(0);
+        for tick in 1..=100 {
+            predictor.push(tick, tick);
+            predictor.on_frame();
+            game.obey(&mut predictor, |_| World(0));
+        }
+        // The keys of 145 replace those of 81.
+        (101..=150).for_each(|tick| assert!(predictor.push(tick, tick)));
+        assert!(!predictor.correct(80) && !predictor.correct(86) && predictor.correct(87));
+        for _ in 0..5 {
+            predictor.on_frame();
+            game.obey(&mut predictor, |tick| truth(tick, 0));
+        }
+        assert_eq!((predictor.tick(), game.world), (150, truth(150, 0)));
     }
 }

@@ -3,6 +3,7 @@
 mod history;
 mod input_vectors;
 mod interest;
+mod stalls;
 mod vectors;
 
 use alloc::sync::Arc;

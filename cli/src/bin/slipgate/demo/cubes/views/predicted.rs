@@ -99,13 +99,14 @@ impl CubeView for PredictedCube {
     fn inputs(&mut self, now: Duration) -> Option<&[u8]> {
         let newest = self.clock.advance(now)?;
         let before = self.made.unwrap_or(newest.saturating_sub(1));
-        let before = if newest.saturating_sub(before) > MAX_GAP {
+        // After a jump back of the clock, the inputs of its ticks are made again.
+        let before = if before > newest || newest - before > MAX_GAP {
             self.prediction = None;
-            newest - 1
+            newest.saturating_sub(1)
         } else {
             before
         };
-        for tick in before + 1..=newest {
+        for tick in (before..newest).map(|tick| tick + 1) {
             let keys = self.keyboard.keys(&mut self.random).0;
             self.log.push(tick, keys);
             // A prediction that cannot follow starts again from the server's states.
@@ -113,7 +114,7 @@ impl CubeView for PredictedCube {
                 self.prediction = None;
             }
         }
-        self.made = Some(newest.max(before));
+        self.made = Some(newest);
         let length = self.log.write(&mut self.message);
         self.message.get(..length).filter(|message| !message.is_empty())
     }
