@@ -73,7 +73,7 @@ impl World {
     fn arrival(&mut self, now: u64) -> Option<u64> {
         self.state = self.state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let number = self.state >> 33;
-        (number % 50 != 0).then_some(now + 50 + number % 11)
+        (!number.is_multiple_of(50)).then_some(now + 50 + number % 11)
     }
 
     fn run(&mut self) {
@@ -125,7 +125,7 @@ impl World {
             }
             self.playout.on_state(tick, own);
         }
-        if now % 16 != 0 {
+        if !now.is_multiple_of(16) {
             return;
         }
         if self.playout.advance(own).is_some() && self.playout.is_starved() {
