@@ -17,7 +17,7 @@ const GOAL_MARGIN: f64 = 0.5;
 const KEPT_REPORTS: usize = 400;
 /// How many reports in a thousand may have less than the goal.
 const LATE_PER_MILLE: usize = 5;
-/// As many reports in a row have to contradict the clock before it jumps. A client that stalled makes one or two, with
+/// The clock jumps when this number of reports in a row contradicted it. A client that stalled makes one or two, with
 /// the inputs of the stall.
 const CONTRADICTIONS: u32 = 4;
 /// The ticks of which the lead is remembered.
@@ -63,8 +63,8 @@ impl InputClock {
         }
     }
 
-    /// Sets the clock by a state of the server: its tick plus the round trip, the jitter and a tick. To be called for
-    /// each state. Later calls have an effect only if reports tell that the clock is wrong by more than they can say.
+    /// Sets the clock by a state of the server: its tick plus the round trip, the jitter and a tick. Call it for each
+    /// state. Later calls have an effect only if reports tell that the clock is wrong by more than they can say.
     pub fn set(&mut self, server_tick: u32, round_trip: Duration, jitter: Duration, now: Duration) {
         let now = seconds(now);
         let ahead = round_trip.saturating_add(jitter).as_secs_f64().min(1.0) * self.ticks_per_second + 1.0;

@@ -234,8 +234,8 @@ impl InputBuffer {
                 self.add(tick, keys, now);
             }
         }
-        // A client repeats its inputs from the first one on that is not confirmed: this message has the first one. After
-        // a jump of its clock there are none of the ticks between.
+        // A client repeats its inputs from the first unconfirmed one on, which this message has. After a jump of its
+        // clock there are none of the ticks between.
         if self.dropped.is_none() && self.newest.is_some() {
             self.complete = self.complete.max(Some(newest.saturating_sub(count as u32)));
         }

@@ -131,8 +131,8 @@ impl PlayoutClock {
         self.newest = Some((tick, now));
         self.starved = self.starved.map(|(since, states)| (since, states.saturating_add(1)));
         let (delay, need) = (now - self.time_of(tick), now - self.time_of(before));
-        // The needs of an outage, and of a server that stopped sending, say nothing of the next states. Nor do those of
-        // states that waited: they arrive at once.
+        // The needs of an outage, and of a server that stopped sending, say nothing of the next states. The same
+        // holds for states that waited: they arrive at once.
         let spacing = self.time_of(tick) - self.time_of(before);
         self.is_after_outage = now - arrived > OUTAGE || self.is_after_outage && now - arrived < spacing / 2;
         if self.is_after_outage {

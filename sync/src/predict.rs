@@ -110,7 +110,7 @@ impl Predictor {
 
     /// Adds the own keys of the next tick. Returns whether they were taken: a tick that is not the next one, and one
     /// that is [`MAX_SAVES`] or more ticks ahead of the world, is refused. Ticks must not be left out: after a refusal
-    /// push the same tick again later, or start anew with [`Predictor::new`] and a state of the server.
+    /// push the same tick again later, or start again with [`Predictor::new`] and a state of the server.
     pub fn push(&mut self, tick: u32, keys: Keys) -> bool {
         if Some(tick) != self.newest.checked_add(1) || tick - self.world >= MAX_SAVES as u32 {
             return false;

@@ -10,12 +10,12 @@ use crate::{InputBuffer, InputClock, InputLog, InputReport, MAX_INPUT_BYTES, Pla
 const RATE: TickRate = TickRate { per_second: 60, between_states: 3 };
 /// A tick in microseconds.
 const TICK: i64 = 16_667;
-/// When the trouble starts, in milliseconds.
-const TROUBLE: u64 = 30_000;
+/// The start of the fault, in milliseconds.
+const FAULT_START: u64 = 30_000;
 
-/// What happens in the run.
+/// A fault in a run.
 #[derive(Clone, Copy, Debug)]
-enum Trouble {
+enum Fault {
     None,
     /// The client does nothing for this time, in milliseconds; its clock goes on.
     Client(u64),
@@ -25,7 +25,7 @@ enum Trouble {
     ServerCatchesUp(u64),
     /// The client's clock jumps by this time.
     Clock(i64),
-    /// The inputs take longer by this time from the start on than the client was told.
+    /// The inputs take longer than the client assumes, by this time.
     LongPath(u64),
 }
 
@@ -33,7 +33,7 @@ enum Trouble {
 type Path<M> = VecDeque<(u64, M)>;
 
 struct World {
-    trouble: Trouble,
+    fault: Fault,
     state: u64,
     up: Path<Vec<u8>>,
     down: Path<(u32, Option<InputReport>)>,
@@ -51,9 +51,9 @@ struct World {
 }
 
 impl World {
-    fn new(trouble: Trouble, seed: u64) -> Self {
+    fn new(fault: Fault, seed: u64) -> Self {
         Self {
-            trouble,
+            fault,
             state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
             up: Path::new(),
             down: Path::new(),
@@ -78,14 +78,14 @@ impl World {
 
     fn run(&mut self) {
         for now in 0..60_000 {
-            let is_in = |length: u64| (TROUBLE..TROUBLE + length).contains(&now);
-            match self.trouble {
-                Trouble::Server(length) if is_in(length) => self.due += 1000,
-                Trouble::ServerCatchesUp(length) if is_in(length) => {}
+            let is_in = |length: u64| (FAULT_START..FAULT_START + length).contains(&now);
+            match self.fault {
+                Fault::Server(length) if is_in(length) => self.due += 1000,
+                Fault::ServerCatchesUp(length) if is_in(length) => {}
                 _ => self.serve(now),
             }
-            match self.trouble {
-                Trouble::Client(length) if is_in(length) => {}
+            match self.fault {
+                Fault::Client(length) if is_in(length) => {}
                 _ => self.play(now),
             }
         }
@@ -111,8 +111,8 @@ impl World {
     }
 
     fn play(&mut self, now: u64) {
-        let own = match self.trouble {
-            Trouble::Clock(jump) if now >= TROUBLE => (now + 10_000).saturating_add_signed(jump),
+        let own = match self.fault {
+            Fault::Clock(jump) if now >= FAULT_START => (now + 10_000).saturating_add_signed(jump),
             _ => now + 10_000,
         };
         let own = Duration::from_millis(own);
@@ -137,7 +137,7 @@ impl World {
             self.log.push(tick, tick);
             let mut buf = [0; MAX_INPUT_BYTES];
             let length = self.log.write(&mut buf);
-            let longer = if let Trouble::LongPath(longer) = self.trouble { longer } else { 0 };
+            let longer = if let Fault::LongPath(longer) = self.fault { longer } else { 0 };
             let arrival = self.arrival(now);
             self.up.extend(arrival.map(|at| (at + longer, buf[..length].to_vec())));
         }
@@ -152,30 +152,30 @@ fn count(times: &[u64], from: u64, to: u64) -> usize {
 #[test]
 fn players_play_on_within_a_second_of_a_stall() {
     let stalls = [500, 1000, 2500, 5000];
-    let client = stalls.map(|length| (Trouble::Client(length), TROUBLE + length));
-    let server = stalls.map(|length| (Trouble::Server(length), TROUBLE + length));
-    let catching = stalls.map(|length| (Trouble::ServerCatchesUp(length), TROUBLE + length));
-    let short = [300, 450].map(|length| (Trouble::Server(length), TROUBLE + length));
-    let clocks = [-400, 400, -600, -2000, 2000].map(|jump| (Trouble::Clock(jump), TROUBLE));
-    // The client learns a path that was told wrong by 600 ms in 4 s.
-    let long = [(Trouble::LongPath(600), 3000)];
+    let client = stalls.map(|length| (Fault::Client(length), FAULT_START + length));
+    let server = stalls.map(|length| (Fault::Server(length), FAULT_START + length));
+    let catching = stalls.map(|length| (Fault::ServerCatchesUp(length), FAULT_START + length));
+    let short = [300, 450].map(|length| (Fault::Server(length), FAULT_START + length));
+    let clocks = [-400, 400, -600, -2000, 2000].map(|jump| (Fault::Clock(jump), FAULT_START));
+    // The client learns in 4 s that its path is longer than assumed by 600 ms.
+    let long = [(Fault::LongPath(600), 3000)];
     let all = client.into_iter().chain(server).chain(catching).chain(short).chain(clocks).chain(long);
-    for (trouble, end) in all {
+    for (fault, end) in all {
         for seed in 1..=8 {
-            let mut world = World::new(trouble, seed);
+            let mut world = World::new(fault, seed);
             world.run();
             let later = (count(&world.missing, end + 1000, 60_000), count(&world.starved, end + 1000, 60_000));
-            eprintln!("{trouble:?}, seed {seed}: {later:?}, delay {:?}", world.playout.delay());
-            // 1 % of the ticks and 2 % of the frames, as in a run without trouble.
+            eprintln!("{fault:?}, seed {seed}: {later:?}, delay {:?}", world.playout.delay());
+            // 1 % of the ticks and 2 % of the frames, as in a run without a fault.
             let seconds = (59_000 - end) as usize / 1000;
-            assert!(later.0 * 100 <= seconds * 60, "{trouble:?}, seed {seed}: {} ticks without input", later.0);
-            assert!(later.1 * 50 <= seconds * 60, "{trouble:?}, seed {seed}: {} frames starved", later.1);
+            assert!(later.0 * 100 <= seconds * 60, "{fault:?}, seed {seed}: {} ticks without input", later.0);
+            assert!(later.1 * 50 <= seconds * 60, "{fault:?}, seed {seed}: {} frames starved", later.1);
             // Within the first second, too, it plays on.
             let second =
                 count(&world.missing, end + 1000, end + 2000).max(count(&world.starved, end + 1000, end + 2000));
-            assert!(second <= 12, "{trouble:?}, seed {seed}: {second} in the second after");
+            assert!(second <= 12, "{fault:?}, seed {seed}: {second} in the second after");
             // Without a new schedule it is more than 450 ms where the clock loses 400 ms.
-            assert!(world.playout.delay() < Duration::from_millis(300), "{trouble:?}, seed {seed}");
+            assert!(world.playout.delay() < Duration::from_millis(300), "{fault:?}, seed {seed}");
         }
     }
 }
@@ -183,7 +183,7 @@ fn players_play_on_within_a_second_of_a_stall() {
 #[test]
 fn no_clock_jumps_without_a_stall() {
     for seed in 1..=8 {
-        let mut world = World::new(Trouble::None, seed);
+        let mut world = World::new(Fault::None, seed);
         world.run();
         assert_eq!((world.inputs.jumps(), world.playout.jumps()), (0, 0), "seed {seed}");
     }
