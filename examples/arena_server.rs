@@ -10,13 +10,14 @@
 #![allow(clippy::print_stdout, reason = "an example prints what happens")]
 
 #[allow(dead_code, reason = "each end uses a part of it")]
-mod arena;
+pub(crate) mod arena;
 
 use std::error::Error;
 use std::net::SocketAddr;
 
 use arena::{
-    ADDRESS, Channels, DEVELOPMENT_KEY, FIRE, Figure, PROTOCOL_ID, RATE, SLOTS, TICK, channels, figures, sample, set,
+    ADDRESS, Channels, DEVELOPMENT_KEY, FIRE, Figure, PROTOCOL_ID, RATE, SLOTS, TICK, Views, channels, figures, sample,
+    set,
 };
 use slipgate::server::keys::Key;
 use slipgate::server::{
@@ -27,9 +28,6 @@ use slipgate::sync::{InputBuffer, ObjectId, ObjectKind, Replicator, Rewind, View
 
 /// A message of this length leaves in one datagram.
 const MESSAGE_BYTES: usize = 1000;
-/// The ticks of which is known what their player saw.
-const VIEWS: usize = 64;
-
 fn main() -> Result<(), Box<dyn Error>> {
     tracing_subscriber::fmt::init();
     let mut game = Game::start(ADDRESS.parse()?)?;
@@ -42,8 +40,7 @@ struct Player {
     client: ClientHandle,
     viewer: ViewerId,
     inputs: InputBuffer,
-    /// The ticks of the last inputs, each with the tick that the player saw then.
-    views: [(u32, f64); VIEWS],
+    views: Views,
     figure: Figure,
     /// The figure in the state before.
     sent: Figure,
@@ -59,17 +56,9 @@ impl Player {
         let Some(([a, b, c, d, e, f, g, h, fraction], inputs)) = bytes.split_first_chunk() else { return };
         let tick = u32::from_le_bytes([*a, *b, *c, *d]);
         let seen = f64::from(u32::from_le_bytes([*e, *f, *g, *h])) + f64::from(*fraction) / 256.0;
-        if self.inputs.read(inputs, now).is_ok()
-            && let Some(view) = self.views.get_mut(tick as usize % VIEWS)
-        {
-            *view = (tick, seen);
+        if self.inputs.read(inputs, now).is_ok() {
+            self.views.add(tick, seen);
         }
-    }
-
-    /// Returns the tick that the player saw when it made the input of a tick; the present one if that is not known.
-    fn seen_at(&self, tick: u32) -> f64 {
-        let view = self.views.get(tick as usize % VIEWS);
-        view.filter(|(of, _)| *of == tick).map_or(f64::from(tick), |(_, seen)| *seen)
     }
 }
 
@@ -160,7 +149,7 @@ impl Game {
             let keys = player.inputs.keys(self.tick).keys;
             player.figure.step(keys);
             if keys & FIRE != 0 {
-                shots.push((player.object(), player.figure, player.seen_at(self.tick)));
+                shots.push((player.object(), player.figure, player.views.seen_at(self.tick)));
             }
         }
         shots.into_iter().for_each(|(shooter, figure, seen)| self.shoot(shooter, figure, seen));
@@ -219,7 +208,7 @@ fn join(replicator: &mut Replicator, players: &mut Vec<Player>, client: ClientHa
     let slot = client.slot().0 as u16;
     let figure = Figure::start(slot, 0, 0);
     replicator.spawn(ObjectId(slot), kind).map(drop).expect("the slot was free");
-    let (inputs, views) = (InputBuffer::new(FIRE), [(0, 0.0); VIEWS]);
+    let (inputs, views) = (InputBuffer::new(FIRE), Views::new());
     players.push(Player { client, viewer, inputs, views, figure, sent: figure });
     println!("player {slot} joins");
 }

@@ -128,6 +128,32 @@ pub(crate) fn sample(tick: u32, figure: &Figure, is_at_rest: bool, is_teleport: 
     PoseSample { tick, pose, velocity: None, is_at_rest, is_teleport }
 }
 
+/// What a player saw when it made its last inputs.
+pub(crate) struct Views {
+    /// The tick of an input, and how many ticks before it the player saw.
+    ticks_behind: [Option<(u32, f64)>; 64],
+}
+
+impl Views {
+    pub(crate) const fn new() -> Self {
+        Self { ticks_behind: [None; 64] }
+    }
+
+    /// Notes the tick that the player saw when it made the input of a tick.
+    pub(crate) fn add(&mut self, tick: u32, seen: f64) {
+        let place = self.ticks_behind.get_mut(tick as usize % 64);
+        place.into_iter().for_each(|view| *view = Some((tick, f64::from(tick) - seen)));
+    }
+
+    /// Returns the tick that the player saw when it made the input of a tick. The message of this tick may have been
+    /// lost while another one repeated its input, and a frame with two ticks sends one message: then the player was as
+    /// far behind as at the nearest tick that is known. Without any it saw the present.
+    pub(crate) fn seen_at(&self, tick: u32) -> f64 {
+        let nearest = self.ticks_behind.iter().flatten().min_by_key(|(of, _)| of.abs_diff(tick));
+        f64::from(tick) - nearest.map_or(0.0, |(_, behind)| *behind)
+    }
+}
+
 #[derive(Clone, Copy)]
 pub(crate) struct Channels {
     /// The tick, a report of the client's inputs, and a message of the replicator.

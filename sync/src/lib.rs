@@ -54,6 +54,7 @@ mod rewind;
 mod samples;
 mod schema;
 mod smooth;
+mod snap;
 #[cfg(test)]
 mod tests;
 

@@ -25,7 +25,8 @@ impl fmt::Display for WrongField {
 
 impl core::error::Error for WrongField {}
 
-/// An object of the server's game, to be changed. Each setter rounds to the precision of the field.
+/// An object of the server's game, to be changed. Each setter rounds to the precision of the field, and each getter
+/// returns the rounded value, or `None` if the field has another type.
 #[derive(Debug)]
 pub struct ObjectMut<'s> {
     pub(crate) layout: &'s KindLayout,
@@ -104,6 +105,40 @@ impl ObjectMut<'_> {
         }
     }
 
+    /// Returns the value of a boolean field, or of a field of rest, as all clients will have it.
+    #[must_use]
+    pub fn bool(&self, field: usize) -> Option<bool> {
+        self.values().bool(field)
+    }
+
+    /// Returns the value of an integer field, as all clients will have it.
+    #[must_use]
+    pub fn integer(&self, field: usize) -> Option<i32> {
+        self.values().integer(field)
+    }
+
+    /// Returns the value of a scalar field, as all clients will have it.
+    #[must_use]
+    pub fn scalar(&self, field: usize) -> Option<f32> {
+        self.values().scalar(field)
+    }
+
+    /// Returns the value of a vector or velocity field, as all clients will have it.
+    #[must_use]
+    pub fn vector(&self, field: usize) -> Option<[f32; 3]> {
+        self.values().vector(field)
+    }
+
+    /// Returns the unit quaternion `[x, y, z, w]` of a rotation field, as all clients will have it.
+    #[must_use]
+    pub fn rotation(&self, field: usize) -> Option<[f32; 4]> {
+        self.values().rotation(field)
+    }
+
+    const fn values(&self) -> FieldValues<'_> {
+        FieldValues { layout: self.layout, words: self.words }
+    }
+
     fn store(&mut self, start: usize, values: &[i32]) -> &mut Self {
         for (word, value) in self.words.iter_mut().skip(start).zip(values) {
             *word = *value;
@@ -144,33 +179,68 @@ impl ObjectRef<'_> {
     /// Returns the value of a boolean field, or of a field of rest.
     #[must_use]
     pub fn bool(&self, field: usize) -> Option<bool> {
+        self.values().bool(field)
+    }
+
+    /// Returns the value of an integer field.
+    #[must_use]
+    pub fn integer(&self, field: usize) -> Option<i32> {
+        self.values().integer(field)
+    }
+
+    /// Returns the value of a scalar field.
+    #[must_use]
+    pub fn scalar(&self, field: usize) -> Option<f32> {
+        self.values().scalar(field)
+    }
+
+    /// Returns the value of a vector or velocity field.
+    #[must_use]
+    pub fn vector(&self, field: usize) -> Option<[f32; 3]> {
+        self.values().vector(field)
+    }
+
+    /// Returns the unit quaternion `[x, y, z, w]` of a rotation field.
+    #[must_use]
+    pub fn rotation(&self, field: usize) -> Option<[f32; 4]> {
+        self.values().rotation(field)
+    }
+
+    const fn values(&self) -> FieldValues<'_> {
+        FieldValues { layout: self.layout, words: self.words }
+    }
+}
+
+/// The values of the words of an object.
+#[derive(Clone, Copy, Debug)]
+struct FieldValues<'w> {
+    layout: &'w KindLayout,
+    words: &'w [i32],
+}
+
+impl FieldValues<'_> {
+    fn bool(self, field: usize) -> Option<bool> {
         match self.layout.field(field)? {
             (start, FieldShape::Bool | FieldShape::Rest) => Some(self.word(start) == 1),
             _ => None,
         }
     }
 
-    /// Returns the value of an integer field.
-    #[must_use]
-    pub fn integer(&self, field: usize) -> Option<i32> {
+    fn integer(self, field: usize) -> Option<i32> {
         match self.layout.field(field)? {
             (start, FieldShape::Integer { min, .. }) => Some(self.word(start).saturating_add(*min)),
             _ => None,
         }
     }
 
-    /// Returns the value of a scalar field.
-    #[must_use]
-    pub fn scalar(&self, field: usize) -> Option<f32> {
+    fn scalar(self, field: usize) -> Option<f32> {
         match self.layout.field(field)? {
             (start, FieldShape::Scalar(axis)) => Some(quantize::value(axis, self.word(start))),
             _ => None,
         }
     }
 
-    /// Returns the value of a vector or velocity field.
-    #[must_use]
-    pub fn vector(&self, field: usize) -> Option<[f32; 3]> {
+    fn vector(self, field: usize) -> Option<[f32; 3]> {
         match self.layout.field(field)? {
             (start, FieldShape::Vector([x, y, z]) | FieldShape::Velocity([x, y, z])) => Some([
                 quantize::value(x, self.word(start)),
@@ -181,16 +251,14 @@ impl ObjectRef<'_> {
         }
     }
 
-    /// Returns the unit quaternion `[x, y, z, w]` of a rotation field.
-    #[must_use]
-    pub fn rotation(&self, field: usize) -> Option<[f32; 4]> {
+    fn rotation(self, field: usize) -> Option<[f32; 4]> {
         match self.layout.field(field)? {
             (start, FieldShape::Rotation { bits }) => Some(quantize::rotation(self.words.get(start..)?, *bits)),
             _ => None,
         }
     }
 
-    fn word(&self, index: usize) -> i32 {
+    fn word(self, index: usize) -> i32 {
         self.words.get(index).copied().unwrap_or(0)
     }
 }

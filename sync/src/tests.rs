@@ -3,7 +3,9 @@
 mod history;
 mod input_vectors;
 mod interest;
+mod snap;
 mod stalls;
+mod urgency;
 mod vectors;
 
 use alloc::sync::Arc;

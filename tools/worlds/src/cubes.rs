@@ -149,6 +149,19 @@ impl CubeWorld {
         }
     }
 
+    /// Moves a cube that is awake to a state that is very near, such as its own one rounded. When it falls asleep does
+    /// not change.
+    pub fn adjust(&mut self, id: usize, state: &CubeState) {
+        let Some(body) = self.cubes.get(id).and_then(|handle| self.physics.bodies.get_mut(*handle)) else { return };
+        if body.is_sleeping() {
+            return;
+        }
+        let rotation = Rotation::from_array(state.rotation);
+        body.set_position(Pose::from_parts(state.position.into(), rotation), false);
+        body.set_linvel(state.velocity.into(), false);
+        body.set_angvel(state.spin.into(), false);
+    }
+
     /// Returns a copy of everything.
     #[must_use]
     pub fn save(&self) -> CubeSave {

@@ -44,10 +44,18 @@ pub(crate) enum LabCommand {
 #[cfg(feature = "cubes")]
 #[derive(Args)]
 pub(crate) struct SyncFlags {
-    /// Number of seeds, starting with 1
-    #[arg(long, value_name = "N", default_value_t = document::SEEDS,
-        value_parser = clap::value_parser!(u64).range(1..=1000))]
+    /// Run only these tables [default: all]
+    #[arg(long = "experiment", value_name = "NAME", value_delimiter = ',', conflicts_with = "markdown",
+        value_parser = PossibleValuesParser::new(document::EXPERIMENTS))]
+    experiments: Vec<String>,
+
+    /// Number of seeds, starting with 1; the document has up to 40
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: u64,
+
+    /// Print the rows as JSON, rounded as in the tables
+    #[arg(long, conflicts_with = "markdown")]
+    json: bool,
 
     /// Print the whole document specs/sync-table.md
     #[arg(long, conflicts_with = "seeds")]
@@ -102,7 +110,55 @@ pub(crate) fn run(command: &LabCommand) -> Result<(), Failure> {
         #[cfg(feature = "cubes")]
         LabCommand::Sync(flags) if flags.markdown => print(&document::document()),
         #[cfg(feature = "cubes")]
-        LabCommand::Sync(flags) => print(&document::table(&document::rows(flags.seeds))),
+        LabCommand::Sync(flags) => sync(flags),
+    }
+}
+
+#[cfg(feature = "cubes")]
+fn sync(flags: &SyncFlags) -> Result<(), Failure> {
+    let is_chosen = |name: &str| flags.experiments.is_empty() || flags.experiments.iter().any(|chosen| chosen == name);
+    let mut rows = serde_json::Map::new();
+    for name in document::EXPERIMENTS.into_iter().filter(|name| is_chosen(name)) {
+        let table = document::experiment(name, flags.seeds).unwrap_or_default();
+        if flags.json {
+            rows.insert(name.to_owned(), table_rows(&table).into());
+        } else {
+            print_line(&format!("{name}\n\n{table}"));
+        }
+    }
+    if flags.json { print_json(&rows) } else { Ok(()) }
+}
+
+/// Returns the rows of a table in Markdown. A column `worst` has the name of the one before it, too.
+#[cfg(feature = "cubes")]
+fn table_rows(table: &str) -> Vec<serde_json::Value> {
+    let cells =
+        |line: &str| -> Vec<String> { line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect() };
+    let mut lines = table.lines().filter(|line| line.starts_with('|'));
+    let mut names = lines.next().map(cells).unwrap_or_default();
+    for index in 1..names.len() {
+        if names.get(index).is_some_and(|name| name == "worst")
+            && let [.., before, worst] = names.get_mut(..=index).unwrap_or_default()
+        {
+            *worst = format!("{before}, worst");
+        }
+    }
+    let value = |cell: String| match cell.parse::<f64>() {
+        Ok(number) => number.into(),
+        Err(_) => serde_json::Value::String(cell),
+    };
+    let row = |line| names.iter().cloned().zip(cells(line).into_iter().map(value)).collect();
+    lines.skip(1).map(row).map(serde_json::Value::Object).collect()
+}
+
+#[cfg(all(test, feature = "cubes"))]
+mod tests {
+    use super::table_rows;
+
+    #[test]
+    fn rows_have_the_names_of_their_columns() {
+        let rows = table_rows("| a | b, cm | worst |\n| --- | --- | --- |\n| x | 1.5 | 2 |\n\nText.\n");
+        assert_eq!(rows, [serde_json::json!({ "a": "x", "b, cm": 1.5, "b, cm, worst": 2.0 })]);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use slipgate_sync::{Field, ObjectKind, ObjectMut, ObjectRef, Pose, Schema, WrongField};
-use slipgate_worlds::{CubeState, HALF_SIDE, HEIGHT};
+use slipgate_worlds::{CubeState, CubeWorld, HALF_SIDE, HEIGHT};
 
 const POSITION: usize = 0;
 const ROTATION: usize = 1;
@@ -62,6 +62,23 @@ pub fn set_simulated(object: &mut ObjectMut<'_>, state: &CubeState) -> Result<()
     let still = [0.0; 3];
     let (velocity, spin) = if state.is_at_rest { (still, still) } else { (state.velocity, state.spin) };
     object.set_vector(VELOCITY, velocity)?.set_vector(SPIN, spin).map(drop)
+}
+
+/// Rounds the cubes that are awake to the precision of messages, so that a server and a client with the same states
+/// simulate the same.
+pub fn round(world: &mut CubeWorld, schema: &Schema, kind: ObjectKind) {
+    for id in 0..world.len() {
+        let rounded = world.state(id).filter(|state| !state.is_at_rest).and_then(|state| {
+            Some(CubeState {
+                position: schema.snap_vector(kind, POSITION, state.position)?,
+                rotation: schema.snap_rotation(kind, ROTATION, state.rotation)?,
+                velocity: schema.snap_vector(kind, VELOCITY, state.velocity)?,
+                spin: schema.snap_vector(kind, SPIN, state.spin)?,
+                is_at_rest: false,
+            })
+        });
+        rounded.into_iter().for_each(|state| world.adjust(id, &state));
+    }
 }
 
 /// Returns the pose of an object of [`shown`], and whether it rests.

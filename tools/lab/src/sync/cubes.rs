@@ -2,6 +2,8 @@
 
 use slipgate_worlds::{CubeState, CubeWorld, PLAYERS, PlayerInput, RandomPlayers};
 
+use super::cube_fields;
+
 /// The states of a world, 60 a second.
 pub struct CubeRecording {
     /// The number of cubes.
@@ -14,12 +16,24 @@ impl CubeRecording {
     /// Simulates a world. Tick 0 is its start.
     #[must_use]
     pub fn new(objects: usize, seed: u64, ticks: usize) -> Self {
+        Self::with_steps(objects, seed, ticks, |_| {})
+    }
+
+    /// Simulates a world that is rounded to the precision of messages after each tick.
+    #[must_use]
+    pub fn rounded(objects: usize, seed: u64, ticks: usize) -> Self {
+        let (schema, kind) = cube_fields::simulated();
+        Self::with_steps(objects, seed, ticks, |world| cube_fields::round(world, &schema, kind))
+    }
+
+    fn with_steps(objects: usize, seed: u64, ticks: usize, round: impl Fn(&mut CubeWorld)) -> Self {
         let (mut world, mut players) = (CubeWorld::new(objects), RandomPlayers::new(seed));
         let (mut states, mut inputs) = (Vec::with_capacity(objects * (ticks + 1)), vec![[PlayerInput::NONE; PLAYERS]]);
         states.extend(world.states());
         for _ in 0..ticks {
             let keys = players.next_inputs();
             world.step(&keys);
+            round(&mut world);
             states.extend(world.states());
             inputs.push(keys);
         }

@@ -1,7 +1,10 @@
 //! The world of a client that predicts: saves, corrections, and the motion that hides them.
 
+use std::sync::Arc;
+
 use slipgate_sync::{
-    InputBuffer, MAX_SAVES, ObjectId, ObjectRef, Pose, PredictOrder, Predictor, Replica, Smoothing, SmoothingDecay,
+    InputBuffer, MAX_SAVES, ObjectId, ObjectKind, ObjectRef, Pose, PredictOrder, Predictor, Replica, Schema, Smoothing,
+    SmoothingDecay,
 };
 use slipgate_worlds::{CubeSave, CubeState, CubeWorld, PLAYERS, PlayerInput, STEPS_PER_SECOND};
 
@@ -20,6 +23,8 @@ const SAME_SPEED: f32 = 0.02;
 pub struct PredictedWorld {
     predictor: Predictor,
     world: CubeWorld,
+    /// The precision to which the world is rounded after each tick, as the server's.
+    precision: Option<(Arc<Schema>, ObjectKind)>,
     saves: Vec<Option<CubeSave>>,
     /// The states of the saved ticks, with which the server's are compared.
     states: Vec<Vec<CubeState>>,
@@ -30,12 +35,13 @@ pub struct PredictedWorld {
     own_corrections: u64,
 }
 
-/// Returns whether two states of a cube are the same, as far as messages say.
+/// Returns whether two states of a cube are the same, as far as messages say. A cube that rests at one end and stands
+/// still at the other is the same: messages do not say since when a cube has been still, so that the ends find at
+/// different ticks that it rests.
 fn is_same(own: &CubeState, state: &CubeState) -> bool {
     let is_near = |one, two, limit| distance(one, two) <= limit;
-    own.is_at_rest == state.is_at_rest
-        && is_near(own.position, state.position, SAME_PLACE)
-        && (own.is_at_rest || is_near(own.velocity, state.velocity, SAME_SPEED))
+    let velocity = |state: &CubeState| if state.is_at_rest { [0.0; 3] } else { state.velocity };
+    is_near(own.position, state.position, SAME_PLACE) && is_near(velocity(own), velocity(state), SAME_SPEED)
 }
 
 /// Returns the state that the server has at a tick: an object that rests does so until a newer state arrives.
@@ -64,7 +70,17 @@ impl PredictedWorld {
         }
         let smoothing = Smoothing::new(objects as u16, SmoothingDecay::default());
         let (saves, states) = ((0..MAX_SAVES).map(|_| None).collect(), vec![Vec::new(); MAX_SAVES]);
-        Some(Self { predictor, world, saves, states, smoothing, due: None, corrections: 0, own_corrections: 0 })
+        Some(Self {
+            predictor,
+            world,
+            precision: None,
+            saves,
+            states,
+            smoothing,
+            due: None,
+            corrections: 0,
+            own_corrections: 0,
+        })
     }
 
     /// Adds the own keys of the next tick. Returns whether the prediction can follow.
@@ -76,6 +92,12 @@ impl PredictedWorld {
     #[must_use]
     pub const fn tick(&self) -> u32 {
         self.predictor.tick()
+    }
+
+    /// Rounds the world to the precision of messages after each tick, for a server that does so too.
+    #[must_use]
+    pub fn rounded(self) -> Self {
+        Self { precision: Some(cube_fields::simulated()), ..self }
     }
 
     /// Compares the server's states of a tick with those that were predicted.
@@ -138,6 +160,9 @@ impl PredictedWorld {
                 let [own, ..] = &mut inputs;
                 *own = PlayerInput(keys);
                 self.world.step(&inputs);
+                if let Some((schema, kind)) = &self.precision {
+                    cube_fields::round(&mut self.world, schema, *kind);
+                }
             }
         }
     }

@@ -30,6 +30,8 @@ pub struct PredictionRun {
     /// Whether the client has the keys of all players at once, which no network can do. What differs then is not due
     /// to keys that the client could not know.
     pub knows_keys: bool,
+    /// Whether the recorded server and the client round their worlds to the precision of messages after each tick.
+    pub is_rounded: bool,
 }
 
 /// The figures of a run. Lengths are in centimetres.
@@ -53,6 +55,7 @@ struct PredictingClient {
     others: [InputBuffer; PLAYERS],
     world: Option<PredictedWorld>,
     made: u32,
+    is_rounded: bool,
     /// The keys of all players, for a client that has them at once.
     known: Option<[InputLog; PLAYERS]>,
 }
@@ -99,7 +102,8 @@ impl PredictingClient {
         }
         if self.world.is_none() && self.replica.objects().count() == recording.objects {
             let newest = self.replica.newest_tick();
-            self.world = newest.and_then(|newest| PredictedWorld::start(&self.replica, newest, self.made));
+            let world = newest.and_then(|newest| PredictedWorld::start(&self.replica, newest, self.made));
+            self.world = if self.is_rounded { world.map(PredictedWorld::rounded) } else { world };
         }
         if let Some(world) = &mut self.world {
             world.frame(&self.replica, &mut self.others);
@@ -150,7 +154,7 @@ impl PredictionMeasure {
 /// If `slipgate-sync` refuses its own messages, which is a mistake of ours.
 #[must_use]
 pub fn run(recording: &CubeRecording, run: PredictionRun, seed: u64) -> PredictionFigures {
-    let PredictionRun { per_second, loss, knows_keys } = run;
+    let PredictionRun { per_second, loss, knows_keys, is_rounded } = run;
     let setup = StateRun { method: StateMethod::Ours(SmoothingDecay::default()), per_second, loss, has_inputs: true };
     let mut server = OurServer::new(recording, setup).with_early_keys(EARLY as u32);
     let mut client = PredictingClient {
@@ -158,6 +162,7 @@ pub fn run(recording: &CubeRecording, run: PredictionRun, seed: u64) -> Predicti
         others: [(); PLAYERS].map(|()| InputBuffer::new(0)),
         world: None,
         made: 0,
+        is_rounded,
         known: knows_keys.then(|| [(); PLAYERS].map(|()| InputLog::new())),
     };
     let mut path = LossyPath::new(loss, DELAY, Duration::ZERO, Random::new(seed, 0x50_52));

@@ -30,6 +30,8 @@ pub(super) struct PaneFigures {
     pub(super) total_starved: f64,
     /// Frames since the start of the measurement.
     pub(super) frames: u64,
+    /// Frames since the start of the measurement in which at least one cube was compared with the server's.
+    pub(super) compared: u64,
 }
 
 /// The measures of a second, or since the start.
@@ -37,6 +39,9 @@ struct Measures {
     errors: Histogram<u32>,
     jumps: Histogram<u32>,
     frames: u64,
+    compared: u64,
+    /// Whether a cube of the newest frame was compared.
+    is_compared: bool,
     starved: u64,
     delay: f64,
 }
@@ -44,19 +49,21 @@ struct Measures {
 impl Measures {
     fn new() -> Self {
         let lengths = || Histogram::new_with_bounds(1, MAX_STEPS, 2).expect("valid bounds");
-        Self { errors: lengths(), jumps: lengths(), frames: 0, starved: 0, delay: 0.0 }
+        Self { errors: lengths(), jumps: lengths(), frames: 0, compared: 0, is_compared: false, starved: 0, delay: 0.0 }
     }
 
     fn clear(&mut self) {
         self.errors.reset();
         self.jumps.reset();
-        (self.frames, self.starved, self.delay) = (0, 0, 0.0);
+        (self.frames, self.compared, self.starved, self.delay) = (0, 0, 0, 0.0);
+        self.is_compared = false;
     }
 
     fn add(&mut self, other: &Self) {
         let result = self.errors.add(&other.errors).and_then(|()| self.jumps.add(&other.jumps));
         debug_assert!(result.is_ok(), "histograms of one size");
         self.frames += other.frames;
+        self.compared += other.compared;
         self.starved += other.starved;
         self.delay += other.delay;
     }
@@ -95,6 +102,7 @@ impl Meter {
         }
         let Some(second) = self.seconds.back_mut() else { return };
         second.frames += 1;
+        second.is_compared = false;
         second.starved += u64::from(is_starved);
         second.delay += delay * 1000.0;
     }
@@ -120,6 +128,7 @@ impl Meter {
         *before = difference;
         let error = length(difference);
         if let Some(second) = self.seconds.back_mut() {
+            second.compared += u64::from(!std::mem::replace(&mut second.is_compared, true));
             record(&mut second.errors, error);
             record(&mut second.jumps, length(jump));
         }
@@ -146,6 +155,7 @@ impl Meter {
             total_p99: percentile(&total.errors, 99.0),
             total_starved: total.starved_percent(),
             frames: total.frames,
+            compared: total.compared,
         }
     }
 }
@@ -179,6 +189,18 @@ mod tests {
         assert_eq!((figures.starved, figures.total_starved, figures.frames), (0.0, 10.0, 600));
         meter.reset();
         assert_eq!(meter.figures(), PaneFigures::default());
+    }
+
+    #[test]
+    fn frames_without_a_known_truth_are_not_compared() {
+        let mut meter = Meter::new();
+        for frame in 0..100 {
+            meter.add_frame(0.0, false);
+            // A view that is ahead of the server has nothing to compare; the others have several cubes.
+            (0..4).filter(|_| frame % 2 == 0).for_each(|id| assert!(meter.add_cube(id, [0.1; 3]) > 0.1));
+        }
+        let figures = meter.figures();
+        assert_eq!((figures.frames, figures.compared), (100, 50));
     }
 
     #[test]

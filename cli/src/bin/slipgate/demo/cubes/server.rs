@@ -8,10 +8,11 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use slipgate_cli::Failure;
+use slipgate_lab::sync::cube_fields;
 use slipgate_netcode::crypto::key::KeyRing;
 use slipgate_netcode::time::Instant;
 use slipgate_server::{Clock, Event, Inbox, SendOptions, Server, ServerConfig, Sockets};
-use slipgate_sync::InputBuffer;
+use slipgate_sync::{InputBuffer, ObjectKind, Schema};
 use slipgate_worlds::{CubeWorld, PLAYERS, PlayerInput, RandomPlayers};
 
 use super::cube_messages::CubeMessages;
@@ -84,6 +85,8 @@ struct CubeGame {
     inbox: Inbox,
     setup: CubeServerSetup,
     world: CubeWorld,
+    /// What messages can say of a cube.
+    precision: (Arc<Schema>, ObjectKind),
     players: RandomPlayers,
     /// The keys of the first player, which come from the client with its own cube.
     own: InputBuffer,
@@ -97,8 +100,9 @@ impl CubeGame {
     fn new(server: Server, setup: CubeServerSetup) -> Self {
         let world = CubeWorld::new(setup.knobs.objects.into());
         let sending = CubeMessages::new(setup.knobs);
+        let precision = cube_fields::simulated();
         let (players, own, next) = (RandomPlayers::new(SEED), InputBuffer::new(0), setup.clock.monotonic());
-        Self { server, inbox: Inbox::default(), setup, world, players, own, sending, tick: 0, next }
+        Self { server, inbox: Inbox::default(), setup, world, precision, players, own, sending, tick: 0, next }
     }
 
     fn run(mut self, stop: &AtomicBool) -> io::Result<()> {
@@ -158,6 +162,8 @@ impl CubeGame {
         *first = PlayerInput(self.own.keys(self.tick).keys);
         debug_assert_eq!(inputs.len(), PLAYERS);
         self.world.step(&inputs);
+        // The client that predicts does the same, so that both continue alike from a state on the wire.
+        cube_fields::round(&mut self.world, &self.precision.0, self.precision.1);
         self.setup.truth.publish(self.tick, self.world.states());
         if let Some(pane) = self.setup.panes.get(PaneKind::Server as usize) {
             pane.show(|_, cubes| cubes.extend(self.world.states().map(|state| PaneCube::of_server(&state))));

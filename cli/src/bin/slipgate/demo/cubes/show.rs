@@ -11,7 +11,7 @@ use super::meter::PaneFigures;
 use super::pane::{PaneKind, Panes};
 use crate::demo::show::Style;
 
-/// The fewest measured frames of a pane that say something: half a second.
+/// The fewest compared frames of a pane that say something: half a second.
 const MIN_FRAMES: u64 = 30;
 /// The methods that are compared: the thesis's, and ours.
 const PAIRS: [(PaneKind, PaneKind); 2] =
@@ -116,9 +116,12 @@ pub(super) fn panes_json(panes: &Panes) -> Value {
 }
 
 fn outcome(panes: &Panes) -> Result<(), Failure> {
-    let idle = PaneKind::CLIENTS.into_iter().find(|kind| figures(panes, *kind).frames < MIN_FRAMES);
+    let idle = PaneKind::CLIENTS.into_iter().find(|kind| figures(panes, *kind).compared < MIN_FRAMES);
     if let Some(kind) = idle {
-        return Err(Failure::run_time(format!("the client with {} was not measured for long enough", kind.name())));
+        return Err(Failure::run_time(format!(
+            "the client with {} was not compared with the server for long enough",
+            kind.name()
+        )));
     }
     let unreadable = |kind: &PaneKind| panes.get(*kind as usize).is_some_and(|pane| pane.figures().1.unreadable > 0);
     if let Some(kind) = PaneKind::CLIENTS.iter().find(|kind| unreadable(kind)) {

@@ -64,7 +64,7 @@ impl PredictedCube {
     fn start(&mut self) {
         let (Some(tick), Some(made)) = (self.replica.newest_tick(), self.made) else { return };
         if self.replica.objects().count() == usize::from(self.objects) {
-            self.prediction = PredictedWorld::start(&self.replica, tick, made);
+            self.prediction = PredictedWorld::start(&self.replica, tick, made).map(PredictedWorld::rounded);
         }
     }
 }
