@@ -3,7 +3,9 @@ local prefix = KEYS[1]
 local time = redis.call('TIME')
 local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
 local run = prefix .. ':run:' .. ARGV[1]
-redis.call('SET', run, now, 'NX', 'PX', 86400000)
+redis.call('SET', run, now, 'NX')
+-- The key of a store in use never expires: a new one would begin another pause.
+redis.call('PEXPIRE', run, 86400000)
 local is_recovering = now - tonumber(redis.call('GET', run)) < tonumber(ARGV[2])
 
 -- Removes the reservations of a server with a time of at most `max` in the sorted set `times`.

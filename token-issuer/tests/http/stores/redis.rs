@@ -1,5 +1,6 @@
 //! The registry in a real Redis: the same rules, several issuers, and the loss of the store.
 
+use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -30,6 +31,15 @@ impl Store {
     fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
+    }
+
+    /// Runs a script in the store.
+    fn eval(&self, script: &str) {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        write!(stream, "EVAL \"{script}\" 0\r\n").unwrap();
+        let mut reply = String::new();
+        BufReader::new(stream).read_line(&mut reply).unwrap();
+        assert_eq!(reply, ":1\r\n", "one key");
     }
 
     fn start_again(&mut self) {
@@ -125,6 +135,21 @@ async fn four_issuers_give_out_exactly_20_000_slots() {
     assert_eq!(reserved, 20_000);
     let listed = registries[1].servers().await.unwrap();
     assert!(listed.iter().all(|server| server.reserved_slots == 500), "{listed:?}");
+}
+
+/// The pause after a start of the store does not come back when the key of the run would expire.
+#[tokio::test]
+async fn store_in_use_has_no_second_pause() {
+    let Some(store) = Store::start() else { return };
+    let registry = store.registry();
+    wait_for_recovery(&registry, "probe").await;
+    let shorten = "local keys = redis.call('KEYS', '*:run:*') redis.call('PEXPIRE', keys[1], 400) return #keys";
+    store.eval(shorten);
+    for client in 0..10 {
+        registry.register(heartbeat(&server("probe", 100))).await.unwrap();
+        registry.reserve(request(client)).await.unwrap();
+        sleep(Duration::from_millis(100)).await;
+    }
 }
 
 #[tokio::test]
