@@ -292,8 +292,9 @@ impl Replicator {
         }
     }
 
-    /// Sets how important an object is for a client: a factor of its priority, 1 for new clients. With 0 the client
-    /// does not get the object, or loses it as out of sight.
+    /// Sets how important an object is for a client: a factor of its priority. With 0 the client does not get the
+    /// object, or loses it as out of sight. It is 1 for new clients and for new objects: [`spawn`](Self::spawn) sets it
+    /// to 1 for all clients, because an id may have been that of another object.
     pub fn set_weight(&mut self, viewer: ViewerId, id: ObjectId, weight: f32) {
         let newest = self.commits.newest();
         let weight = if weight.is_finite() { weight.max(0.0) } else { 0.0 };

@@ -12,7 +12,8 @@ use crate::record::GAP_ORDER;
 pub(super) const MAX_HEADER_BITS: usize = 16 + 1 + 16 + 8;
 /// The most bits of the number in front of the first id of a message.
 const MAX_GAP_BITS: usize = number_bits(u16::MAX as u32, GAP_ORDER) as usize;
-/// How many objects that do not fit are passed over before a message counts as full.
+/// How many objects that do not fit are passed over before a message counts as full. Those that do not even fit an
+/// empty message are not counted, because others would wait for them for ever.
 const MAX_MISFITS: u32 = 16;
 /// The most objects that are sorted at once.
 const SORTED: usize = 32;
@@ -169,7 +170,7 @@ impl Selection {
         for index in 0..count {
             used += self.choose_at(index);
         }
-        self.fill_up(count, budget.saturating_sub(used), room.max_objects - count);
+        self.fill_up(count, budget, budget.saturating_sub(used), room.max_objects - count);
         let chosen = &self.chosen;
         self.candidates.retain(|candidate| !chosen.contains(usize::from(candidate.object)));
         self.written = 0;
@@ -202,8 +203,8 @@ impl Selection {
         count * (2 * (gap + 2).ilog2() as usize + 2)
     }
 
-    /// Chooses candidates in their order while there is room, exactly counted.
-    fn fill_up(&mut self, first: usize, mut budget: usize, mut max_objects: usize) {
+    /// Chooses candidates in their order while there is room, exactly counted. `whole` is the room without any object.
+    fn fill_up(&mut self, first: usize, whole: usize, mut budget: usize, mut max_objects: usize) {
         let (mut misfits, mut index) = (0, first);
         while index < self.candidates.len() && misfits < MAX_MISFITS && max_objects > 0 {
             if (index - first).is_multiple_of(SORTED) {
@@ -215,7 +216,7 @@ impl Selection {
                 budget -= self.choose_at(index);
                 max_objects -= 1;
             } else {
-                misfits += 1;
+                misfits += u32::from(bits <= whole);
             }
             index += 1;
         }

@@ -223,6 +223,7 @@ impl Viewer {
         let Some(viewed) = self.objects.get_mut(object) else { return };
         if is_spawn {
             viewed.forget(newest);
+            viewed.weight = 1.0;
             viewed.spawns = if viewed.is_shown { viewed.spawns.saturating_add(1) } else { 0 };
         }
         self.due.insert(object);

@@ -42,3 +42,41 @@ fn objects_that_are_most_wrong_go_first() {
     let others = sent_first(Priorities { per_unit_of_error: 0.0, ..Priorities::default() });
     assert!(!all[..sent.len() - 1].iter().all(|id| others.contains(id)), "{others:?}");
 }
+
+#[test]
+fn object_with_the_id_of_a_hidden_one_is_sent() {
+    let (mut replicator, mut replica, viewer, [cube, _]) = pair();
+    replicator.spawn(ObjectId(1), cube).unwrap();
+    replicator.set_weight(viewer, ObjectId(1), 0.0);
+    replicator.commit(1).unwrap();
+    assert_eq!(written(&mut replicator, viewer, 100), None);
+    replicator.despawn(ObjectId(1));
+    replicator.spawn(ObjectId(1), cube).unwrap();
+    replicator.commit(2).unwrap();
+    replica.read(&written(&mut replicator, viewer, 100).unwrap().0).unwrap();
+    assert_eq!(changes(&mut replica), [ReplicaChange::Appeared { id: ObjectId(1), kind: cube }]);
+}
+
+/// Twenty objects of about 60 bytes are more urgent than the others.
+#[test]
+fn objects_too_large_for_a_message_do_not_hold_others_back() {
+    let mut schema = Schema::builder();
+    let large = schema.add(&core::array::from_fn::<_, 16, _>(|_| Field::integer(0, (1 << 29) - 1)));
+    let small = schema.add(&[Field::integer(0, 15)]);
+    let mut replicator = Replicator::new(Arc::new(schema.build().unwrap()), OBJECTS, 1);
+    let viewer = replicator.add_viewer().unwrap();
+    for id in 0..OBJECTS {
+        let is_large = id < 20;
+        let mut object = replicator.spawn(ObjectId(id), if is_large { large } else { small }).unwrap();
+        if is_large {
+            for field in 0..16 {
+                object.set_integer(field, 0x1555_5555).unwrap();
+            }
+            replicator.set_weight(viewer, ObjectId(id), 50.0);
+        }
+    }
+    replicator.commit(1).unwrap();
+    let (message, _) = written(&mut replicator, viewer, 40).unwrap();
+    assert!(message.len() > 20, "{} bytes", message.len());
+    assert!(written(&mut replicator, viewer, 100).unwrap().0.len() > 60, "a large object fits here");
+}
