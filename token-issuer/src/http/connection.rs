@@ -191,9 +191,9 @@ async fn respond(
     let begin = Instant::now();
     state.on_head(begin);
     let response = guarded.respond(request, Arc::clone(&state), begin).await;
-    // A stream is the last response of its connection, which does not wait for a head meanwhile.
+    // A stream is the last response of its connection.
     let is_stream = response.body().size_hint().exact().is_none();
-    state.on_response(Instant::now(), is_stream);
     let is_kept = state.is_authenticated() && arrival == RequestTiming::AfterResponse && !is_stream;
+    state.on_response(Instant::now(), is_kept);
     Ok(if is_kept { response } else { closing(response) })
 }

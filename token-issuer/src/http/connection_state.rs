@@ -31,7 +31,7 @@ pub(super) struct ConnectionState {
     has_waited: AtomicBool,
     is_authenticated: AtomicBool,
     is_answering: AtomicBool,
-    /// Whether the head of a request has arrived whose response is not complete.
+    /// Whether no head is expected: the response to the last one is not complete, or is the last of the connection.
     has_head: AtomicBool,
     is_stopping: AtomicBool,
     is_write_stalled: AtomicBool,
@@ -107,10 +107,10 @@ impl ConnectionState {
         self.is_answering.store(true, Ordering::Release);
     }
 
-    /// Records a response. With a stream, the next head is not expected.
-    pub(super) fn on_response(&self, now: Instant, is_stream: bool) {
+    /// Records a response. After the last one of a connection, which is not kept, no head is expected.
+    pub(super) fn on_response(&self, now: Instant, is_kept: bool) {
         self.on_progress(now);
-        self.has_head.store(is_stream, Ordering::Relaxed);
+        self.has_head.store(!is_kept, Ordering::Relaxed);
         self.reads_at_response.store(self.reads.load(Ordering::Relaxed), Ordering::Relaxed);
         self.is_answering.store(false, Ordering::Release);
         self.has_waited.store(true, Ordering::Release);
@@ -178,7 +178,7 @@ mod tests {
         state.on_read();
         assert_eq!(state.arrival(), RequestTiming::AfterResponse, "the first request");
         state.on_read();
-        state.on_response(now, false);
+        state.on_response(now, true);
         assert_eq!(state.arrival(), RequestTiming::Pipelined, "it was in the buffer when the response was ready");
         state.on_read();
         assert_eq!(state.arrival(), RequestTiming::AfterResponse);
@@ -194,14 +194,14 @@ mod tests {
         assert_eq!(state.waits_for_head_since(), Some(start));
         state.on_head(at(10));
         assert_eq!(state.waits_for_head_since(), None);
-        state.on_response(at(20), false);
+        state.on_response(at(20), true);
         assert_eq!(state.waits_for_head_since(), Some(at(20)));
         state.set_write_stalled(true);
         assert_eq!(state.waits_for_head_since(), None, "the response was not read");
         state.set_write_stalled(false);
         state.on_head(at(30));
-        state.on_response(at(40), true);
-        assert_eq!(state.waits_for_head_since(), None, "a stream");
+        state.on_response(at(40), false);
+        assert_eq!(state.waits_for_head_since(), None, "the last response");
     }
 
     #[test]
@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(state.idle_micros(at(12)), Some(1_000), "not authenticated");
         state.authenticate();
         assert_eq!(state.idle_micros(at(1_012)), None);
-        state.on_response(at(1_020), false);
+        state.on_response(at(1_020), true);
         assert_eq!(state.idle_micros(at(1_050)), Some(30_000));
         state.on_head(at(1_060));
         assert_eq!(state.idle_micros(at(1_100)), Some(40_000), "its body does not arrive");

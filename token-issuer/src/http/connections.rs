@@ -352,7 +352,7 @@ mod tests {
         only.on_body(table.at(10));
         only.authenticate();
         assert!(table.open("192.0.2.2", 20).is_none());
-        only.on_response(table.at(30), false);
+        only.on_response(table.at(30), true);
         assert!(table.open("192.0.2.2", 40).is_some());
     }
 
@@ -419,7 +419,7 @@ mod tests {
         table.connections.wait_for_room().await;
         let wait = tokio::time::timeout(Duration::from_millis(20), table.connections.wait_for_room());
         assert!(wait.await.is_err(), "it is answering");
-        only.on_response(table.at(2), false);
+        only.on_response(table.at(2), true);
         table.connections.wait_for_room().await;
         assert!(table.connections.make_room(source("192.0.2.1"), table.at(3)));
     }
