@@ -19,8 +19,8 @@ use arena::{
 };
 use slipgate::client::{Client, Clock, ConnectToken, Event, Inbox, Pace};
 use slipgate::sync::{
-    InputClock, InputLog, InputReport, Keys, MAX_INPUT_BYTES, MAX_SAVES, ObjectId, PlayoutClock, PlayoutSamples,
-    PredictOrder, Predictor, Replica, ReplicaChange,
+    InputClock, InputLog, Keys, MAX_INPUT_BYTES, MAX_SAVES, ObjectId, PlayoutClock, PlayoutSamples, PredictOrder,
+    Predictor, Replica, ReplicaChange,
 };
 use slipgate_token_issuer::{Issuer, Key, Limits, TokenRequest, system_entropy, wall_clock};
 
@@ -105,8 +105,6 @@ pub(crate) struct Player {
     replica: Replica,
     playout: PlayoutClock,
     samples: PlayoutSamples,
-    /// The lives of each figure in its newest sample.
-    lives: [i32; SLOTS as usize],
     input_clock: InputClock,
     log: InputLog,
     prediction: Option<Prediction>,
@@ -133,7 +131,6 @@ impl Player {
             replica: Replica::new(figures().0, SLOTS),
             playout: PlayoutClock::new(RATE),
             samples: PlayoutSamples::new(SLOTS, RATE),
-            lives: [0; SLOTS as usize],
             input_clock: InputClock::new(RATE.per_second),
             log: InputLog::new(),
             prediction: None,
@@ -156,8 +153,7 @@ impl Player {
             }
         }
         for (message, at) in messages {
-            // A refused message is a reason to ask the server for `resync`; a server of ours sends none.
-            let _ = self.read(&message, at);
+            self.read(&message, at);
         }
         if self.pace.is_tick(now.monotonic) {
             self.frame(now.monotonic.since_start());
@@ -168,40 +164,27 @@ impl Player {
         self.pace.rest(&mut self.client);
     }
 
-    /// Reads a message of the server: the tick, the report of our inputs, and states.
-    fn read(&mut self, message: &[u8], at: Duration) -> Option<()> {
-        let (tick, mut rest) = message.split_first_chunk()?;
-        let tick = u32::from_le_bytes(*tick);
-        self.input_clock.set(tick, FIRST_ROUND_TRIP, FIRST_JITTER, at);
-        let (has_report, behind) = rest.split_first()?;
-        rest = behind;
-        if *has_report == 1 {
-            let (report, behind) = rest.split_first_chunk()?;
-            rest = behind;
-            let report = InputReport::from_bytes(*report);
+    /// Reads a message of the server. If it is refused, the next inputs ask the server to send everything again.
+    fn read(&mut self, message: &[u8], at: Duration) {
+        let Ok(header) = self.replica.read(message) else { return };
+        self.input_clock.set(header.tick, FIRST_ROUND_TRIP, FIRST_JITTER, at);
+        if let Some(report) = header.report {
             self.log.on_confirmed(report.newest);
             self.input_clock.on_report(report);
         }
-        self.playout.on_state(tick, at);
-        if !rest.is_empty() {
-            self.replica.read(rest).ok()?;
-        }
+        self.playout.on_state(header.tick, at);
         while let Some(change) = self.replica.poll() {
             match change {
-                ReplicaChange::Gone { id, .. } => self.samples.remove(id),
+                ReplicaChange::Gone { id, tick, .. } => self.samples.remove(id, tick),
                 ReplicaChange::Appeared { id, .. } | ReplicaChange::Updated { id } => self.update(id),
             }
         }
-        Some(())
     }
 
     fn update(&mut self, id: ObjectId) {
         let Some(object) = self.replica.object(id) else { return };
         let (tick, Some((figure, is_at_rest))) = (object.tick(), figure(&object)) else { return };
-        if let Some(lives) = self.lives.get_mut(usize::from(id.0)) {
-            let is_teleport = std::mem::replace(lives, figure.lives) != figure.lives;
-            self.samples.add(id, sample(tick, &figure, is_at_rest, is_teleport));
-        }
+        self.samples.add(id, sample(tick, &figure, is_at_rest));
         if self.slot == Some(id) {
             match &mut self.prediction {
                 Some(prediction) => prediction.check(tick, figure),
@@ -222,15 +205,10 @@ impl Player {
             self.predict(tick);
         }
         self.made = Some(newest.max(made));
-        let seen = self.playout.tick().unwrap_or(0.0).max(0.0);
-        let mut message = newest.to_le_bytes().to_vec();
-        message.extend((seen as u32).to_le_bytes());
-        message.push((seen.fract() * 256.0) as u8);
         let mut buf = [0; MAX_INPUT_BYTES];
-        let length = self.log.write(&mut buf);
-        message.extend(buf.iter().take(length));
+        let length = self.log.write(self.playout.tick(), self.replica.resync_request(), &mut buf);
         // If it is refused, the next message repeats its inputs.
-        let _ = self.client.send_message(self.channels.inputs, &message);
+        let _ = self.client.send_message(self.channels.inputs, buf.get(..length).unwrap_or(&[]));
     }
 
     fn predict(&mut self, tick: u32) {
@@ -261,8 +239,8 @@ impl Player {
     /// Returns where the other figures are shown now.
     pub(crate) fn others(&self) -> impl Iterator<Item = [f32; 3]> + '_ {
         let (tick, newest) = (self.playout.tick().unwrap_or(0.0), self.playout.newest_tick().unwrap_or(0));
-        let others = self.replica.objects().map(|object| object.id()).filter(move |id| Some(*id) != self.slot);
-        others.filter_map(move |id| self.samples.shown(id, tick, newest)).map(|(pose, _)| pose.position)
+        let others = self.samples.all_shown(tick, newest).filter(move |(id, _)| Some(*id) != self.slot);
+        others.map(|(_, pose)| pose.position)
     }
 
     /// Returns the keys that lead to the nearest other figure, with a shot where one would hit.

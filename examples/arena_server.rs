@@ -10,14 +10,13 @@
 #![allow(clippy::print_stdout, reason = "an example prints what happens")]
 
 #[allow(dead_code, reason = "each end uses a part of it")]
-pub(crate) mod arena;
+mod arena;
 
 use std::error::Error;
 use std::net::SocketAddr;
 
 use arena::{
-    ADDRESS, Channels, DEVELOPMENT_KEY, FIRE, Figure, PROTOCOL_ID, RATE, SLOTS, TICK, Views, channels, figures, sample,
-    set,
+    ADDRESS, Channels, DEVELOPMENT_KEY, FIRE, Figure, PROTOCOL_ID, RATE, SLOTS, TICK, channels, figures, sample, set,
 };
 use slipgate::server::keys::Key;
 use slipgate::server::{
@@ -40,7 +39,6 @@ struct Player {
     client: ClientHandle,
     viewer: ViewerId,
     inputs: InputBuffer,
-    views: Views,
     figure: Figure,
     /// The figure in the state before.
     sent: Figure,
@@ -49,16 +47,6 @@ struct Player {
 impl Player {
     fn object(&self) -> ObjectId {
         ObjectId(self.client.slot().0 as u16)
-    }
-
-    /// Reads the message of a client, which is hostile until proven otherwise: a bad one has no effect.
-    fn read_inputs(&mut self, bytes: &[u8], now: f64) {
-        let Some(([a, b, c, d, e, f, g, h, fraction], inputs)) = bytes.split_first_chunk() else { return };
-        let tick = u32::from_le_bytes([*a, *b, *c, *d]);
-        let seen = f64::from(u32::from_le_bytes([*e, *f, *g, *h])) + f64::from(*fraction) / 256.0;
-        if self.inputs.read(inputs, now).is_ok() {
-            self.views.add(tick, seen);
-        }
     }
 }
 
@@ -117,8 +105,11 @@ impl Game {
                     leave(&mut self.replicator, &mut self.rewind, &mut self.players, client);
                 }
                 Event::Message { client, channel, bytes, .. } if channel == self.channels.inputs => {
-                    let player = self.players.iter_mut().find(|player| player.client == client);
-                    player.into_iter().for_each(|player| player.read_inputs(bytes, present));
+                    let Some(player) = self.players.iter_mut().find(|player| player.client == client) else { continue };
+                    // A client is hostile until proven otherwise: a bad message has no effect.
+                    if let Ok(Some(request)) = player.inputs.read(bytes, present) {
+                        self.replicator.resync(player.viewer, request);
+                    }
                 }
                 Event::Channel { client, event: ChannelEvent::Receipt { tag, status, .. } } => {
                     let Some(player) = self.players.iter().find(|player| player.client == client) else { continue };
@@ -149,7 +140,7 @@ impl Game {
             let keys = player.inputs.keys(self.tick).keys;
             player.figure.step(keys);
             if keys & FIRE != 0 {
-                shots.push((player.object(), player.figure, player.views.seen_at(self.tick)));
+                shots.push((player.object(), player.figure, player.inputs.shown(self.tick)));
             }
         }
         shots.into_iter().for_each(|(shooter, figure, seen)| self.shoot(shooter, figure, seen));
@@ -176,28 +167,21 @@ impl Game {
         for player in &mut self.players {
             let (id, figure) = (player.object(), player.figure);
             let is_at_rest = figure.place == player.sent.place;
-            let is_teleport = figure.lives != player.sent.lives;
             if let Some(object) = self.replicator.object(id) {
                 set(object, &figure, is_at_rest).expect("the fields of a figure");
             }
-            self.rewind.add(id, sample(self.tick, &figure, is_at_rest, is_teleport));
+            self.rewind.add(id, sample(self.tick, &figure, is_at_rest));
             player.sent = figure;
         }
         self.replicator.commit(self.tick).expect("ticks increase");
         for player in &mut self.players {
             let Some(mut client) = self.server.client(player.client) else { continue };
-            let report = player.inputs.report();
-            let mut message = self.tick.to_le_bytes().to_vec();
-            message.push(u8::from(report.is_some()));
-            message.extend(report.iter().flat_map(|report| report.to_bytes()));
+            self.replicator.set_report(player.viewer, player.inputs.report());
             let mut buf = [0; MESSAGE_BYTES];
-            let written = self.replicator.write(player.viewer, &mut buf);
-            message.extend(buf.iter().take(written.map_or(0, |written| written.bytes)));
-            let options = SendOptions::default();
-            let options = written.map_or(options, |written| options.receipt(written.tag));
-            let is_sent = client.send_message_with(self.channels.state, &message, options).is_ok();
-            if let Some(written) = written.filter(|_| !is_sent) {
-                self.replicator.on_lost(player.viewer, written.tag);
+            let Some(message) = self.replicator.write(player.viewer, &mut buf) else { continue };
+            let (bytes, options) = (buf.get(..message.bytes), SendOptions::default().receipt(message.tag));
+            if client.send_message_with(self.channels.state, bytes.unwrap_or(&[]), options).is_err() {
+                self.replicator.on_lost(player.viewer, message.tag);
             }
         }
     }
@@ -208,8 +192,7 @@ fn join(replicator: &mut Replicator, players: &mut Vec<Player>, client: ClientHa
     let slot = client.slot().0 as u16;
     let figure = Figure::start(slot, 0, 0);
     replicator.spawn(ObjectId(slot), kind).map(drop).expect("the slot was free");
-    let (inputs, views) = (InputBuffer::new(FIRE), Views::new());
-    players.push(Player { client, viewer, inputs, views, figure, sent: figure });
+    players.push(Player { client, viewer, inputs: InputBuffer::new(FIRE), figure, sent: figure });
     println!("player {slot} joins");
 }
 

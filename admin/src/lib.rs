@@ -27,13 +27,14 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
+use slipgate_netcode::crypto::key::{Key, KeyRing};
 use slipgate_server::{Clock, ServerConfig};
 use tokio::sync::oneshot;
 
 pub use self::http::ROUTES;
 pub use self::publisher::AdminPublisher;
 pub use self::redirect_totals::RedirectTotals;
-use self::state::AdminState;
+use self::state::{AdminState, lock};
 pub use self::token::{AdminToken, AdminTokenError};
 
 /// A running admin service, which stops when this value is dropped.
@@ -107,6 +108,11 @@ impl Admin {
     /// Only the first source counts. Without one, all counts are 0.
     pub fn count_redirects(&self, read: impl Fn() -> RedirectTotals + Send + Sync + 'static) {
         let _ = self.state.redirects.set(Box::new(read));
+    }
+
+    /// Shows the fingerprints of these private keys in the metrics, in place of those before.
+    pub fn show_keys(&self, keys: &KeyRing) {
+        *lock(&self.state.keys) = keys.iter().map(Key::fingerprint).collect();
     }
 
     /// Starts a drain: `/readyz` turns 503, and no shard admits new clients from the end of its next turn on.

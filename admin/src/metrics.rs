@@ -11,12 +11,13 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
+use slipgate_netcode::crypto::key::KeyFingerprint;
 use slipgate_server::counters::{Discard, ServerTotals};
 use slipgate_server::sockets::SocketErrorKind;
 
 use crate::histogram::Histogram;
 use crate::redirect_totals::RedirectTotals;
-use crate::state::{AdminSnapshot, AdminState, NotReady};
+use crate::state::{AdminSnapshot, AdminState, NotReady, lock};
 
 /// The media type of the text.
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -32,6 +33,7 @@ struct Scrape {
     refusals: u64,
     not_ready: Option<NotReady>,
     redirects: RedirectTotals,
+    keys: Vec<KeyFingerprint>,
 }
 
 /// The values of a metric. `By` variants have one value for each value of a label.
@@ -40,6 +42,8 @@ enum Value {
     CounterBy(&'static str, Vec<(&'static str, u64)>),
     Gauge(f64),
     GaugeBy(&'static str, Vec<(&'static str, f64)>),
+    /// 1 for each value of a label.
+    Info(&'static str, Vec<String>),
     Histogram(Histogram),
 }
 
@@ -108,6 +112,9 @@ const SERVER: &[Metric] = &[
     }),
     metric("redirects_waiting", "Clients of a drain that wait for a token for another server.", |scrape| {
         Value::Gauge(scrape.redirects.waiting as f64)
+    }),
+    metric("accepted_key", "1 for each private key that opens tokens, by its fingerprint.", |scrape| {
+        Value::Info("fingerprint", scrape.keys.iter().map(ToString::to_string).collect())
     }),
     metric("admin_refusals", "Admin requests without the token, or from web pages.", |scrape| {
         Value::Counter(scrape.refusals)
@@ -191,7 +198,7 @@ impl Value {
     const fn metric_type(&self) -> MetricType {
         match self {
             Self::Counter(_) | Self::CounterBy(..) => MetricType::Counter,
-            Self::Gauge(_) | Self::GaugeBy(..) => MetricType::Gauge,
+            Self::Gauge(_) | Self::GaugeBy(..) | Self::Info(..) => MetricType::Gauge,
             Self::Histogram(_) => MetricType::Histogram,
         }
     }
@@ -205,6 +212,9 @@ impl Value {
             Self::Gauge(value) => ConstGauge::new(*value).encode(encoder),
             Self::GaugeBy(label, values) => values.iter().try_for_each(|(name, value)| {
                 ConstGauge::new(*value).encode(encoder.encode_family(&[(*label, *name)])?)
+            }),
+            Self::Info(label, values) => values.iter().try_for_each(|value| {
+                ConstGauge::new(1_u64).encode(encoder.encode_family(&[(*label, value.as_str())])?)
             }),
             Self::Histogram(histogram) => {
                 let (sum, count) = (histogram.sum(), histogram.count());
@@ -234,6 +244,7 @@ pub(crate) fn text(state: &AdminState) -> Result<String, fmt::Error> {
         refusals: state.refusals.total(),
         not_ready: state.not_ready(state.uptime()),
         redirects: state.redirects.get().map(|read| read()).unwrap_or_default(),
+        keys: lock(&state.keys).clone(),
     };
     let mut registry = Registry::with_prefix(PREFIX);
     registry.register_collector(Box::new(scrape));
@@ -285,9 +296,7 @@ mod tests {
     fn histograms_are_cumulative_and_end_at_infinity() {
         let state = AdminState::new(None);
         let (shard, _) = state.add_shard(&slipgate_server::ServerConfig::new(1, 2, &[]));
-        [0.000_01, 0.003, 5.0]
-            .into_iter()
-            .for_each(|seconds| crate::state::lock(&shard.snapshot).turn_time.add(seconds));
+        [0.000_01, 0.003, 5.0].into_iter().for_each(|seconds| lock(&shard.snapshot).turn_time.add(seconds));
         let text = text(&state).unwrap();
         for line in ["_bucket{le=\"0.00005\"} 1", "_bucket{le=\"0.004\"} 2", "_bucket{le=\"+Inf\"} 3", "_count 3"] {
             assert!(text.contains(&format!("slipgate_turn_time_seconds{line}\n")), "{line}: {text}");

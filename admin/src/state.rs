@@ -5,6 +5,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use slipgate_netcode::crypto::key::KeyFingerprint;
 use slipgate_netcode::time::UnixMillis;
 use slipgate_os::clock::wall_clock;
 use slipgate_server::config::TokenCutoff;
@@ -97,11 +98,13 @@ pub(crate) enum NotReady {
     Stalled,
     Draining,
     TokenCutoff,
+    HistoryUnavailable,
     Full,
 }
 
 impl NotReady {
-    pub(crate) const ALL: [Self; 5] = [Self::Starting, Self::Stalled, Self::Draining, Self::TokenCutoff, Self::Full];
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Starting, Self::Stalled, Self::Draining, Self::TokenCutoff, Self::HistoryUnavailable, Self::Full];
 
     /// Returns the word of the reason in responses.
     pub(crate) const fn name(self) -> &'static str {
@@ -110,6 +113,7 @@ impl NotReady {
             Self::Stalled => "stalled",
             Self::Draining => "draining",
             Self::TokenCutoff => "token_cutoff",
+            Self::HistoryUnavailable => "history_unavailable",
             Self::Full => "full",
         }
     }
@@ -135,6 +139,8 @@ pub(crate) struct AdminState {
     /// What requests must show; `None` if each is allowed.
     pub(crate) token: Option<AdminToken>,
     pub(crate) redirects: OnceLock<Box<dyn Fn() -> RedirectTotals + Send + Sync>>,
+    /// The fingerprints of the private keys.
+    pub(crate) keys: Mutex<Vec<KeyFingerprint>>,
 }
 
 impl AdminState {
@@ -148,6 +154,7 @@ impl AdminState {
             limits: Mutex::default(),
             is_draining: Arc::default(),
             redirects: OnceLock::new(),
+            keys: Mutex::default(),
         }
     }
 
@@ -228,7 +235,9 @@ impl AdminState {
                 Some(NotReady::TokenCutoff)
             }
             (_, Some(AdmissionSettings { slots, .. })) => {
-                (self.snapshot().totals.connected >= slots).then_some(NotReady::Full)
+                let totals = self.snapshot().totals;
+                let unavailable = totals.is_history_unavailable.then_some(NotReady::HistoryUnavailable);
+                unavailable.or((totals.connected >= slots).then_some(NotReady::Full))
             }
         }
     }
@@ -272,6 +281,16 @@ mod tests {
         shard.on_turn(state.uptime());
         for (connected, expected) in [(1, None), (2, Some(NotReady::Full))] {
             lock(&shard.snapshot).totals.connected = connected;
+            assert_eq!(state.not_ready(state.uptime()), expected);
+        }
+    }
+
+    #[test]
+    fn server_whose_history_takes_no_records_is_not_ready() {
+        let (state, shard) = state(TokenCutoff::AtStart);
+        shard.on_turn(state.uptime());
+        for (is_unavailable, expected) in [(true, Some(NotReady::HistoryUnavailable)), (false, None)] {
+            lock(&shard.snapshot).totals.is_history_unavailable = is_unavailable;
             assert_eq!(state.not_ready(state.uptime()), expected);
         }
     }

@@ -1,7 +1,7 @@
 // Slipgate for C#: one file over the native library `slipgate`. A game polls, as with slipgate.h, whose rules hold:
 // bytes of an event are lent until the next event or turn, and one thread at a time uses an object.
 //
-// Needs `unsafe` code and C# 7.2. The loop makes no garbage: events are values on the stack. Sends return a `Status`;
+// Needs `unsafe` code and C# 7.3. The loop makes no garbage: events are values on the stack. Sends return a `Status`;
 // only constructors and mistakes of the caller throw. License: MIT OR Apache-2.0.
 using System;
 using System.Runtime.InteropServices;
@@ -157,7 +157,9 @@ namespace Slipgate
         internal IntPtr Servers, UserData;
     }
 
-    /// <summary>Something that happened. It cannot outlive the turn: the compiler keeps it on the stack.</summary>
+    /// <summary>Something that happened. Valid until the next call of
+    /// <c>TryNext</c>, <c>BeginTurn</c> or <c>Dispose</c>, which the compiler does not check: it only keeps it on the
+    /// stack.</summary>
     public readonly ref struct Event
     {
         private readonly NativeEvent native;
@@ -638,6 +640,11 @@ namespace Slipgate
         {
             return (Status)Native.slipgate_server_accept_new_clients(handle, accept ? 1u : 0u);
         }
+        /// <summary>Limits what is sent to all clients together, in bytes each second; 0 is no limit.</summary>
+        public Status SetUplink(ulong bytesPerSecond)
+        {
+            return (Status)Native.slipgate_server_set_uplink(handle, bytesPerSecond);
+        }
         public Status SetKeys(byte[] newestFirst)
         {
             fixed (byte* first = newestFirst)
@@ -665,6 +672,27 @@ namespace Slipgate
             return waker;
         }
         public static Status Wake(WakerHandle waker) { return (Status)Native.slipgate_waker_wake(waker); }
+    }
+
+    public enum LogLevel : uint { Off, Error, Warn, Info, Debug }
+
+    /// <summary>What the library logs: a dedicated server should show or store it.</summary>
+    public static unsafe class Log
+    {
+        private const int MaxLineBytes = 1025;
+
+        /// <summary>Keeps the lines up to this level from now on.</summary>
+        public static Status SetLevel(LogLevel level) { return (Status)Native.slipgate_set_log_level((uint)level); }
+
+        /// <summary>Takes the oldest line that waits; null if there is none.</summary>
+        public static string NextLine()
+        {
+            byte* line = stackalloc byte[MaxLineBytes];
+            if (Native.slipgate_next_log_line(line, (UIntPtr)MaxLineBytes) != (int)Status.Done) return null;
+            int length = 0;
+            while (line[length] != 0) length++;
+            return Encoding.UTF8.GetString(line, length);
+        }
     }
 
     /// <summary>Private keys, and connect tokens for development: in production a backend mints them.</summary>
@@ -750,6 +778,8 @@ namespace Slipgate
         [DllImport(Library)] internal static extern IntPtr slipgate_version();
         [DllImport(Library)] internal static extern uint slipgate_size_of(uint structure);
         [DllImport(Library)] internal static extern IntPtr slipgate_status_text(int status);
+        [DllImport(Library)] internal static extern int slipgate_set_log_level(uint level);
+        [DllImport(Library)] internal static extern int slipgate_next_log_line(byte* text, UIntPtr capacity);
         [DllImport(Library)] internal static extern int slipgate_channel_init(out Channel channel, uint kind, IntPtr name);
         [DllImport(Library)] internal static extern int slipgate_transfer_new(byte* bytes, UIntPtr length, out TransferHandle transfer);
         [DllImport(Library)] internal static extern void slipgate_transfer_free(IntPtr transfer);
@@ -795,6 +825,7 @@ namespace Slipgate
         [DllImport(Library)] internal static extern int slipgate_server_connected(ServerHandle server, out uint count);
         [DllImport(Library)] internal static extern int slipgate_server_find(ServerHandle server, ulong clientId, out ulong client);
         [DllImport(Library)] internal static extern int slipgate_server_accept_new_clients(ServerHandle server, uint accept);
+        [DllImport(Library)] internal static extern int slipgate_server_set_uplink(ServerHandle server, ulong bytesPerSecond);
         [DllImport(Library)] internal static extern int slipgate_server_set_keys(ServerHandle server, byte* keys, UIntPtr length);
         [DllImport(Library)] internal static extern int slipgate_server_address(ServerHandle server, uint index, byte* text, UIntPtr capacity);
         [DllImport(Library)] internal static extern int slipgate_server_discards(ServerHandle server, uint index, out ulong count, out IntPtr name);

@@ -99,9 +99,9 @@ static class Echo
         {
             int turns = int.Parse(line);
             GC.Collect();
-            long garbage = GC.GetTotalMemory(false);
+            long garbage = GC.GetAllocatedBytesForCurrentThread();
             double time = Run(turns);
-            garbage = GC.GetTotalMemory(false) - garbage;
+            garbage = GC.GetAllocatedBytesForCurrentThread() - garbage;
             Console.WriteLine("{0:F1} {1:F3} {2}", time / echoes, (double)turns * Messages / echoes, garbage);
         }
         client.Dispose();

@@ -12,7 +12,7 @@
  *           object. Sends are allowed meanwhile, so that a reply needs no copy.
  * Text      is UTF-8 with a length. Names in settings, and static texts, end with zero.
  * Threads   One thread at a time uses an object, and it may change. Objects are independent of each other. Only
- *           slipgate_waker_wake may be called from any thread at any time.
+ *           slipgate_waker_wake and the functions of the log may be called from any thread at any time.
  * Mistakes  of the library never unwind into the game: the call returns SLIPGATE_ERROR_PANIC, and the object can only
  *           be freed.
  * Growth    Structures begin with their size where later versions may add fields. Event kinds and constants may be
@@ -119,6 +119,21 @@
 
 // A mistake in the library. The object is out of order: every call returns this, and it can only be freed.
 #define SLIPGATE_ERROR_PANIC -99
+
+// No lines: how the library begins.
+#define SLIPGATE_LOG_OFF 0
+
+// Mistakes, after which something does not work.
+#define SLIPGATE_LOG_ERROR 1
+
+// What an operator should look at: a wrong clock, a full server, a disk that does not respond.
+#define SLIPGATE_LOG_WARN 2
+
+// Clients that come and go, and refused ones with their reasons.
+#define SLIPGATE_LOG_INFO 3
+
+// Each step of each handshake.
+#define SLIPGATE_LOG_DEBUG 4
 
 // Plain payloads of 1 to 1200 bytes, for peers of plain netcode. The default.
 #define SLIPGATE_PAYLOADS 0
@@ -573,6 +588,16 @@ SLIPGATE_IMPORT uint32_t slipgate_size_of(uint32_t structure);
 // Returns a sentence about a status, for logs: a static string that ends with zero.
 SLIPGATE_IMPORT const char *slipgate_status_text(int32_t status);
 
+// Keeps the lines that the library logs from now on, up to this level: one of `SLIPGATE_LOG_OFF` to
+// `SLIPGATE_LOG_DEBUG`. Take them with `slipgate_next_log_line`, for example once a tick: up to 256 wait. A dedicated
+// server should keep `SLIPGATE_LOG_INFO`. `BUSY` if a program in Rust has a subscriber of its own, which gets them.
+SLIPGATE_IMPORT int32_t slipgate_set_log_level(uint32_t level);
+
+// Takes the oldest line that waits, such as "WARN slipgate_server::report: the server is full ... slots=64", without a
+// time, as a text with a zero at its end. It is cut if it does not fit; 1,025 bytes are enough. `SLIPGATE_NONE` if no
+// line waits. Any thread may call it.
+SLIPGATE_IMPORT int32_t slipgate_next_log_line(char *text, size_t capacity);
+
 // Sets the default settings of a kind of channel. `name` is not copied: it must live as long as `channel` is used.
 SLIPGATE_IMPORT int32_t slipgate_channel_init(struct slipgate_channel *channel, uint32_t kind, const char *name);
 
@@ -788,6 +813,10 @@ SLIPGATE_IMPORT int32_t slipgate_server_find(struct slipgate_server *server, uin
 
 // Sets whether new clients get a slot: 1 at first, 0 denies them as on a full server.
 SLIPGATE_IMPORT int32_t slipgate_server_accept_new_clients(struct slipgate_server *server, uint32_t accept);
+
+// Limits what the server sends to all clients together, in bytes each second; 0, the first value, is no limit. Then
+// transfers may fill the uplink, and the other clients' messages wait behind them.
+SLIPGATE_IMPORT int32_t slipgate_server_set_uplink(struct slipgate_server *server, uint64_t bytes_per_second);
 
 // Replaces the private keys: 1 to 3 keys of 32 bytes each, newest first. Connected clients are not affected.
 SLIPGATE_IMPORT int32_t slipgate_server_set_keys(struct slipgate_server *server, const uint8_t *keys, size_t length);

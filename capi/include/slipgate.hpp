@@ -6,8 +6,9 @@
 //     while (auto event = client.next()) { ... }  // event->bytes() lies in the inbox, until the next event
 //     client.end_turn();
 //
-// Only constructors throw. Where a compiler has exceptions disabled, they print the error and abort; such programs create
-// objects with the functions of slipgate.h, and give them to the constructors that take a pointer. The rules of slipgate.h hold for lent bytes and for threads. License: MIT OR Apache-2.0.
+// Only constructors throw. Where a compiler has exceptions disabled, they print the error and abort; such programs
+// create objects with the functions of slipgate.h, and give them to the constructors that take a pointer. The rules of
+// slipgate.h hold for lent bytes and for threads. License: MIT OR Apache-2.0.
 #ifndef SLIPGATE_HPP
 #define SLIPGATE_HPP
 
@@ -119,6 +120,9 @@ public:
         check(slipgate_transfer_new(data(bytes), bytes.size(), &transfer));
         handle_.reset(transfer);
     }
+    // Takes what a function of slipgate.h created, where exceptions are off.
+    explicit Transfer(slipgate_transfer* created) : handle_(created) {}
+
     const slipgate_transfer* get() const { return handle_.get(); }
 
 private:
@@ -136,7 +140,7 @@ public:
         handle_.reset(client);
     }
 
-    // Takes a client of slipgate_client_new, where exceptions are off.
+    // Takes what a function of slipgate.h created, where exceptions are off.
     explicit Client(slipgate_client* client) : handle_(client) {}
 
     std::int32_t connect(const std::uint8_t* token, std::size_t length) {
@@ -222,6 +226,9 @@ public:
         check(slipgate_waker_new(server, &waker));
         handle_.reset(waker);
     }
+    // Takes what a function of slipgate.h created, where exceptions are off.
+    explicit Waker(slipgate_waker* created) : handle_(created) {}
+
     void wake() const { slipgate_waker_wake(handle_.get()); }
 
 private:
@@ -235,7 +242,7 @@ inline slipgate_server_config server_config() {
     return config;
 }
 
-// A dedicated game server.
+// A dedicated game server. `config.traffic` is used if it is set, and `traffic` otherwise.
 class Server {
 public:
     explicit Server(const slipgate_server_config& config, const Traffic& traffic = Traffic::payloads()) {
@@ -243,10 +250,13 @@ public:
         slipgate_server* server = nullptr;
         slipgate_server_config all = config;
         const slipgate_traffic settings = traffic.get();
-        all.traffic = &settings;
+        if (all.traffic == nullptr) all.traffic = &settings;
         check(slipgate_server_new(&all, &server, text, sizeof text), text);
         handle_.reset(server);
     }
+
+    // Takes what a function of slipgate.h created, where exceptions are off.
+    explicit Server(slipgate_server* created) : handle_(created) {}
 
     std::int32_t begin_turn() { return slipgate_server_begin_turn(get()); }
     std::int32_t end_turn() { return slipgate_server_end_turn(get()); }
@@ -328,6 +338,8 @@ public:
         if (slipgate_server_budget(get(), client, &budget) != SLIPGATE_DONE) return std::nullopt;
         return budget;
     }
+    // Bytes each second to all clients together; 0 is no limit.
+    void set_uplink(std::uint64_t bytes_per_second) { slipgate_server_set_uplink(get(), bytes_per_second); }
     void accept_new_clients(bool accept) { slipgate_server_accept_new_clients(get(), accept ? 1 : 0); }
     std::int32_t set_keys(const std::vector<Key>& newest_first) {
         return slipgate_server_set_keys(get(), newest_first.empty() ? nullptr : newest_first[0].data(),
@@ -344,6 +356,15 @@ public:
 private:
     std::unique_ptr<slipgate_server, Deleter> handle_;
 };
+
+// Keeps the library's log lines up to this level: SLIPGATE_LOG_OFF to SLIPGATE_LOG_DEBUG.
+inline std::int32_t set_log_level(std::uint32_t level) { return slipgate_set_log_level(level); }
+// Takes the oldest log line that waits.
+inline std::optional<std::string> next_log_line() {
+    char line[1025];
+    if (slipgate_next_log_line(line, sizeof line) != SLIPGATE_DONE) return std::nullopt;
+    return line;
+}
 
 inline Key generate_key() {
     Key key;

@@ -22,6 +22,7 @@ mod event;
 mod event_batch;
 mod event_kinds;
 mod library;
+mod log;
 mod path;
 mod pointer;
 mod send;
@@ -43,6 +44,7 @@ pub use self::client::*;
 pub use self::event::*;
 pub use self::event_kinds::*;
 pub use self::library::*;
+pub use self::log::*;
 pub use self::path::*;
 pub use self::send::*;
 #[cfg(feature = "server")]

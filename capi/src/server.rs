@@ -7,6 +7,7 @@ use std::ffi::c_char;
 use std::mem::MaybeUninit;
 use std::time::Duration;
 
+use slipgate_server::congestion::BytesPerSecond;
 use slipgate_server::{ChannelId, ClientHandle, Clock, Event, Inbox, Server};
 
 pub use self::clients::*;
@@ -254,6 +255,16 @@ pub extern "C" fn slipgate_server_find(
 pub extern "C" fn slipgate_server_accept_new_clients(server: Option<&mut CServer>, accept: u32) -> i32 {
     with(server, |server| {
         server.server.accept_new_clients(accept != 0);
+        Ok(SLIPGATE_DONE)
+    })
+}
+
+/// Limits what the server sends to all clients together, in bytes each second; 0, the first value, is no limit. Then
+/// transfers may fill the uplink, and the other clients' messages wait behind them.
+#[unsafe(no_mangle)]
+pub extern "C" fn slipgate_server_set_uplink(server: Option<&mut CServer>, bytes_per_second: u64) -> i32 {
+    with(server, |server| {
+        server.server.set_uplink((bytes_per_second > 0).then_some(BytesPerSecond(bytes_per_second as f64)));
         Ok(SLIPGATE_DONE)
     })
 }

@@ -101,6 +101,28 @@ struct World {
     }
 };
 
+// The traffic of the settings, and objects of the C functions.
+void settings_and_pointers() {
+    const Channels channels;
+    const auto traffic = channels.traffic.get();
+    const auto key = slipgate::generate_key();
+    auto config = World::config(key);
+    config.traffic = &traffic;
+    slipgate::Server server(config);
+    CHECK(server.broadcast(channels.chat, "nobody is here") == SLIPGATE_DONE);
+    slipgate_server* created = nullptr;
+    char text[256];
+    CHECK(slipgate_server_new(&config, &created, text, sizeof text) == SLIPGATE_DONE);
+    slipgate::Server taken(created);
+    slipgate_waker* waker = nullptr;
+    CHECK(slipgate_waker_new(created, &waker) == SLIPGATE_DONE);
+    slipgate::Waker(waker).wake();
+    const std::uint8_t byte = 7;
+    slipgate_transfer* transfer = nullptr;
+    CHECK(slipgate_transfer_new(&byte, 1, &transfer) == SLIPGATE_DONE);
+    CHECK(slipgate::Transfer(transfer).get() == transfer);
+}
+
 void channels() {
     Channels channels;
     channels.traffic.version(3);
@@ -135,6 +157,7 @@ void channels() {
     server.waker().wake();
     server.wait(60000000);
     server.accept_new_clients(true);
+    server.set_uplink(12500000);
     CHECK(server.kick(handle, "no rockets", 300) == SLIPGATE_DONE);
     world.until([&] { return world.has(SLIPGATE_ENDED) && server.connected() == 0; });
     CHECK(client.close_reason() == "no rockets" && sentence == "no rockets" && !server.info(handle));
@@ -175,7 +198,10 @@ void errors() {
 }  // namespace
 
 int main() {
+    CHECK(slipgate::set_log_level(SLIPGATE_LOG_INFO) == SLIPGATE_DONE);
+    settings_and_pointers();
     channels();
+    CHECK(slipgate::next_log_line().value().find(' ') == 4);
     payloads_and_packets();
     errors();
     std::puts("ok");

@@ -306,6 +306,7 @@ static void ends(void) {
     CHECK(slipgate_server_flush(server) == SLIPGATE_DONE);
     CHECK(slipgate_server_set_keys(server, key, sizeof key) == SLIPGATE_DONE);
     CHECK(slipgate_server_set_keys(server, key, sizeof key - 1) == SLIPGATE_ERROR_ARGUMENT);
+    CHECK(slipgate_server_set_uplink(server, 12500000) == SLIPGATE_DONE);
     CHECK(slipgate_server_accept_new_clients(server, 0) == SLIPGATE_DONE);
     CHECK(slipgate_server_accept_new_clients(server, 1) == SLIPGATE_DONE);
     CHECK(slipgate_server_kick(server, handle, 300, text, strlen(text)) == SLIPGATE_DONE);
@@ -358,6 +359,17 @@ static void plain_traffic(void) {
     stop();
 }
 
+static void log_lines(void) {
+    char line[1025];
+    int clients = 0;
+    while (slipgate_next_log_line(line, sizeof line) == SLIPGATE_DONE) {
+        CHECK(strncmp(line, "INFO ", 5) == 0 || strncmp(line, "WARN ", 5) == 0);
+        clients += strstr(line, "client_id=5") != NULL;
+    }
+    CHECK(clients > 0);
+    CHECK(slipgate_set_log_level(SLIPGATE_LOG_OFF) == SLIPGATE_DONE);
+}
+
 int main(void) {
     slipgate_channel channels[CHANNELS];
     slipgate_traffic traffic;
@@ -365,6 +377,7 @@ int main(void) {
     CHECK(slipgate_size_of(SLIPGATE_STRUCT_EVENT) == sizeof(slipgate_event));
     CHECK(slipgate_size_of(SLIPGATE_STRUCT_CLIENT_INFO) == sizeof(slipgate_client_info));
     CHECK(slipgate_size_of(0) == 0 && strcmp(slipgate_status_text(0), "done") == 0);
+    CHECK(slipgate_set_log_level(SLIPGATE_LOG_INFO) == SLIPGATE_DONE);
     CHECK(slipgate_key_generate(key) == SLIPGATE_DONE);
     map = malloc(MAP_BYTES);
     CHECK(map != NULL);
@@ -379,6 +392,7 @@ int main(void) {
     ends();
     stop();
     plain_traffic();
+    log_lines();
     free(map);
     puts("ok");
     return 0;

@@ -68,6 +68,9 @@ static void null_objects(void) {
     REFUSED(slipgate_server_budget(NULL, 1, NULL));
     REFUSED(slipgate_server_remaining(NULL, 1, 0, NULL));
     REFUSED(slipgate_server_accept_new_clients(NULL, 1));
+    REFUSED(slipgate_server_set_uplink(NULL, 1));
+    REFUSED(slipgate_set_log_level(SLIPGATE_LOG_DEBUG + 1));
+    REFUSED(slipgate_next_log_line(NULL, 1));
     REFUSED(slipgate_server_set_keys(NULL, bytes, 8));
     REFUSED(slipgate_server_address(NULL, 0, NULL, 0));
     REFUSED(slipgate_server_discards(NULL, 0, NULL, NULL));

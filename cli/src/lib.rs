@@ -18,6 +18,8 @@ pub mod keys;
 pub mod line_queue;
 pub mod log;
 pub mod output;
+pub mod reload;
+pub mod reload_thread;
 pub mod signals;
 pub mod streams;
 pub mod values;

@@ -5,20 +5,29 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::file_watch::{self, Version};
+use crate::file_watch::{self, FileWatch, Version};
+use crate::reload::ReloadCause;
+
+/// The watched file.
+struct WatchedFile {
+    path: PathBuf,
+    /// Its version when it was last read.
+    read: Option<Version>,
+    has_failed: bool,
+    watch: FileWatch,
+}
 
 /// Records the signals that arrive after its creation.
 pub struct Signals {
     stop: Arc<AtomicBool>,
     reload: Arc<AtomicBool>,
-    /// Whether the watched file was written or replaced.
-    file_changed: Arc<AtomicBool>,
-    /// The watched file, and its version when it was last read.
-    watched: Mutex<Option<(PathBuf, Option<Version>)>>,
+    /// Whether the watched file was written or replaced, or is to be read again after a failed read.
+    file_due: Arc<AtomicBool>,
+    watched: Mutex<Option<WatchedFile>>,
     /// Whether the next signal to stop ends the process in its handler.
     ends_at_once: Arc<AtomicBool>,
 }
@@ -29,17 +38,24 @@ impl Signals {
     /// # Errors
     /// Returns the system's error if a handler cannot be registered.
     pub fn listen() -> io::Result<Self> {
+        let signals = Self::listen_for_reload()?;
+        signals.listen_for_stop()?;
+        Ok(signals)
+    }
+
+    /// Registers a handler for SIGHUP on Unix. SIGTERM and SIGINT keep their default action until
+    /// [`listen_for_stop`](Self::listen_for_stop): a start may wait for a disk or for another program.
+    ///
+    /// # Errors
+    /// Returns the system's error if a handler cannot be registered.
+    pub fn listen_for_reload() -> io::Result<Self> {
         let signals = Self {
             stop: Arc::default(),
             reload: Arc::default(),
-            file_changed: Arc::default(),
+            file_due: Arc::default(),
             watched: Mutex::default(),
             ends_at_once: Arc::default(),
         };
-        for signal in [SIGTERM, SIGINT] {
-            signal_hook::flag::register_conditional_shutdown(signal, 0, Arc::clone(&signals.ends_at_once))?;
-            signal_hook::flag::register(signal, Arc::clone(&signals.stop))?;
-        }
         #[cfg(unix)]
         signal_hook::flag::register(signal_hook::consts::SIGHUP, Arc::clone(&signals.reload))?;
         Ok(signals)
@@ -50,10 +66,31 @@ impl Signals {
     /// # Errors
     /// Returns the system's error if the thread that looks at the file cannot be started.
     pub fn reload_on_change(&self, path: &Path) -> io::Result<()> {
-        *self.watched.lock().unwrap_or_else(PoisonError::into_inner) =
-            Some((path.to_owned(), file_watch::version(path)));
-        let file_changed = Arc::clone(&self.file_changed);
-        file_watch::watch(vec![path.to_owned()], move || file_changed.store(true, Ordering::Relaxed))
+        let (path, read) = (path.to_owned(), file_watch::version(path));
+        let file_due = Arc::clone(&self.file_due);
+        let watch = FileWatch::start(vec![path.clone()], move || file_due.store(true, Ordering::Relaxed))?;
+        *self.lock() = Some(WatchedFile { path, read, has_failed: false, watch });
+        Ok(())
+    }
+
+    /// Asks for another reload in 5 s, because the watched file could not be read.
+    pub fn reload_failed(&self) {
+        if let Some(watched) = &mut *self.lock() {
+            watched.has_failed = true;
+            watched.watch.read_failed();
+        }
+    }
+
+    /// Leaves SIGTERM and SIGINT to [`take_stop`](Self::take_stop) from now on.
+    ///
+    /// # Errors
+    /// Returns the system's error if a handler cannot be registered.
+    pub fn listen_for_stop(&self) -> io::Result<()> {
+        for signal in [SIGTERM, SIGINT] {
+            signal_hook::flag::register_conditional_shutdown(signal, 0, Arc::clone(&self.ends_at_once))?;
+            signal_hook::flag::register(signal, Arc::clone(&self.stop))?;
+        }
+        Ok(())
     }
 
     /// Returns whether SIGTERM or SIGINT arrived since the last call.
@@ -72,22 +109,36 @@ impl Signals {
         }
     }
 
-    /// Returns whether SIGHUP arrived since the last call, or the watched file has changed since it was last read.
+    /// Returns why a reload was asked for since the last call: SIGHUP arrived, or the watched file has changed or could
+    /// not be read some seconds ago.
     #[must_use]
-    pub fn take_reload(&self) -> bool {
+    pub fn take_reload(&self) -> Option<ReloadCause> {
         if self.reload.swap(false, Ordering::Relaxed) {
-            self.is_unread_version();
-            return true;
+            return Some(ReloadCause::Signal);
         }
-        self.file_changed.swap(false, Ordering::Relaxed) && self.is_unread_version()
+        self.file_due.swap(false, Ordering::Relaxed).then_some(ReloadCause::Files)
     }
 
-    /// Returns whether the watched file has another version than the one that was last read, and records it as read.
-    fn is_unread_version(&self) -> bool {
-        let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some((path, read)) = &mut *watched else { return false };
-        let present = file_watch::version(path);
-        std::mem::replace(read, present) != present
+    /// Returns whether a reload reads the watched file: always after SIGHUP, otherwise if it has another version than
+    /// the one that was last read, or could not be read. Records it as read. It looks at the file, which takes as long
+    /// as the disk hangs.
+    #[must_use]
+    pub fn is_unread(&self, cause: ReloadCause) -> bool {
+        let Some(path) = self.lock().as_ref().map(|watched| watched.path.clone()) else {
+            return cause == ReloadCause::Signal;
+        };
+        // Not under the lock, which other threads take.
+        let present = file_watch::version(&path);
+        let mut watched = self.lock();
+        let Some(watched) = &mut *watched else { return false };
+        let has_failed = std::mem::take(&mut watched.has_failed);
+        let is_new = std::mem::replace(&mut watched.read, present) != present;
+        is_new || has_failed || cause == ReloadCause::Signal
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<WatchedFile>> {
+        // Poisoning is harmless: the critical sections only compare and swap.
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -103,17 +154,23 @@ mod tests {
         std::fs::write(&path, "one").unwrap();
         let signals = Signals::listen().unwrap();
         signals.reload_on_change(&path).unwrap();
-        assert!(!signals.take_reload());
+        let unread = |cause| signals.take_reload().map(|taken| (taken == cause, signals.is_unread(cause)));
+        let due = || signals.file_due.store(true, Ordering::Relaxed);
+        assert_eq!(unread(ReloadCause::Files), None);
 
         std::fs::write(&path, "a second").unwrap();
         signals.reload.store(true, Ordering::Relaxed);
-        assert!(signals.take_reload());
-        signals.file_changed.store(true, Ordering::Relaxed);
-        assert!(!signals.take_reload(), "the signal has read this version");
+        assert_eq!(unread(ReloadCause::Signal), Some((true, true)));
+        due();
+        assert_eq!(unread(ReloadCause::Files), Some((true, false)), "the signal has read this version");
 
         std::fs::write(&path, "and a third").unwrap();
-        signals.file_changed.store(true, Ordering::Relaxed);
-        assert!(signals.take_reload());
+        due();
+        assert_eq!(unread(ReloadCause::Files), Some((true, true)));
+        signals.reload_failed();
+        assert_eq!(unread(ReloadCause::Files), None, "the next attempt is due in 5 s");
+        due();
+        assert_eq!(unread(ReloadCause::Files), Some((true, true)), "the same version, which could not be read");
         std::fs::remove_file(&path).unwrap();
     }
 }

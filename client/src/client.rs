@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::thread;
 use std::time::Duration;
 
 use slipgate_netcode::address::Address;
@@ -31,6 +32,9 @@ const SERVER_HAS_CHANNELS: &str = "the server runs channels and this client runs
 
 /// Datagrams that one turn reads at most, so that a flood does not freeze the game.
 const MAX_PACKETS_PER_TURN: u32 = 4096;
+
+/// The longest wait while messages wait for the work budget of the server.
+const UNDELIVERED_WAIT: Duration = Duration::from_millis(1);
 
 /// Batches that leave at the end of one turn at most.
 const MAX_BATCHES_PER_TURN: u32 = 64;
@@ -68,6 +72,8 @@ pub struct Client {
     is_drained: bool,
     /// Every datagram that arrived before this time was read.
     drained_at: Instant,
+    /// The inbox keeps messages until the server has work budget again.
+    has_undelivered: bool,
     /// The last token that was recorded as used.
     recorded_token: Option<TokenName>,
     /// The buffer in which values are encoded; allocated with the first one.
@@ -116,6 +122,7 @@ impl Client {
             packets_left: MAX_PACKETS_PER_TURN,
             is_drained: false,
             drained_at: Instant::NEVER,
+            has_undelivered: false,
             recorded_token: None,
             #[cfg(feature = "typed")]
             typed_buf: Vec::new(),
@@ -350,6 +357,11 @@ impl Client {
     pub fn wait(&mut self, timeout: Duration) -> io::Result<()> {
         self.is_drained = false;
         let due = self.core.next_deadline().map(|deadline| deadline.since(self.now.monotonic));
+        // No datagram is read before the messages are delivered: one that arrives must not end the wait.
+        if self.has_undelivered {
+            thread::sleep(due.map_or(timeout, |due| due.min(timeout)).min(UNDELIVERED_WAIT));
+            return Ok(());
+        }
         if poll_coalesced(&mut self.sockets, due.map_or(timeout, |due| due.min(timeout)))? == Wakeup::Fresh {
             self.drained_at = self.turn.now().monotonic;
         }
@@ -450,6 +462,12 @@ impl Client {
             warn!("{SERVER_HAS_CHANNELS}");
         }
         received
+    }
+
+    pub(crate) fn may_deliver(&mut self, received: &ClientReceivedDatagram, in_a_row: u32) -> bool {
+        let may_deliver = self.core.may_deliver(received, in_a_row, self.now.monotonic);
+        self.has_undelivered = !may_deliver;
+        may_deliver
     }
 
     pub(crate) fn next(

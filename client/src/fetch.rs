@@ -40,8 +40,14 @@ const MAX_RESPONSE_BYTES: u64 = 16 * 1024;
 pub struct FetchRequest {
     /// The client id of the player.
     pub client_id: ClientId,
-    /// Servers out of those that the issuer knows.
+    /// Servers of the issuer's allow-list.
     pub servers: Option<Vec<SocketAddr>>,
+    /// A group of servers that register with the issuer, in place of `servers`.
+    pub group: Option<String>,
+    /// Regions of the group in order of preference.
+    pub regions: Vec<String>,
+    /// The protocol id of the game, for an issuer with several games.
+    pub protocol_id: Option<u64>,
     /// Data of the application for the game server, at most 256 bytes.
     pub user_data: Option<Vec<u8>>,
     /// How long the token is valid, in seconds.
@@ -105,6 +111,12 @@ struct TokenRequestBody {
     client_id: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     server_addresses: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    group: Option<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    regions: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    protocol_id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     user_data: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -181,6 +193,9 @@ fn body(request: &FetchRequest) -> Result<Vec<u8>, FetchError> {
     let body = TokenRequestBody {
         client_id: request.client_id.to_string(),
         server_addresses: request.servers.as_ref().map(|servers| servers.iter().map(SocketAddr::to_string).collect()),
+        group: request.group.clone(),
+        regions: request.regions.clone(),
+        protocol_id: request.protocol_id.map(|id| id.to_string()),
         user_data: request.user_data.as_ref().map(|data| STANDARD.encode(data)),
         lifetime_seconds: request.lifetime_seconds,
         timeout_seconds: request.timeout_seconds,

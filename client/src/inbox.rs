@@ -112,8 +112,11 @@ pub struct Inbox {
     next_index: usize,
     /// Messages that are assembled from several datagrams.
     scratch: Vec<u8>,
-    /// The datagram with messages that were not taken, and its index in the batch.
+    /// The datagram with messages that were not taken, and its index in the batch. One datagram releases thousands of
+    /// messages if it closes the gap of a large window, so it may last several turns.
     current: Option<(usize, ClientReceivedDatagram)>,
+    /// The messages of the current datagram that were taken in a row.
+    in_a_row: u32,
 }
 
 /// The next event, and the index of its datagram. An event that borrowed it at once would borrow the inbox in the loop.
@@ -123,7 +126,8 @@ enum ClientInboxItem {
 }
 
 impl Inbox {
-    /// Returns the next event of this turn, `None` when there is none or the turn has read its limit.
+    /// Returns the next event of this turn, `None` when there is none or the turn has read its limit. Messages beyond
+    /// the work budget of the server follow in later turns.
     pub fn next(&mut self, client: &mut Client) -> Option<Event<'_>> {
         Some(match self.find(client)? {
             ClientInboxItem::Event(event) => from_session(event),
@@ -151,10 +155,16 @@ impl Inbox {
                 return Some(ClientInboxItem::Event(event));
             }
             if let Some((index, mut received)) = self.current.take() {
+                if !client.may_deliver(&received, self.in_a_row) {
+                    (self.current, self.in_a_row) = (Some((index, received)), 0);
+                    return None;
+                }
                 if let Some(message) = client.next(self.batch.bytes(index), &mut received, &mut self.scratch) {
                     self.current = Some((index, received));
+                    self.in_a_row += 1;
                     return Some(ClientInboxItem::Message(index, message));
                 }
+                self.in_a_row = 0;
                 continue;
             }
             if self.next_index >= self.batch.len() {

@@ -66,6 +66,16 @@ impl Figure {
         }
     }
 
+    /// Returns the velocity of a figure that moves, in metres a second. A wall stops it.
+    fn velocity(&self) -> [f32; 3] {
+        let [x, z] = [0, 1].map(|axis: usize| {
+            let part = |values: [i32; 2]| values.get(axis).copied().unwrap_or(0);
+            let is_stopped = part(self.place) == part(self.facing) * HALF_SIDE;
+            if is_stopped { 0.0 } else { metres(part(self.facing) * STEP) * RATE.per_second as f32 }
+        });
+        [x, 0.0, z]
+    }
+
     /// Returns whether a shot from here hits a figure that is shown at this place.
     pub(crate) fn hits(&self, target: [f32; 3]) -> bool {
         let [x, z] = self.place.map(metres);
@@ -121,44 +131,20 @@ pub(crate) fn figure(object: &ObjectRef<'_>) -> Option<(Figure, bool)> {
     Some((figure, object.bool(REST)?))
 }
 
-/// Returns what a client shows of a figure at a tick: the server uses the same for lag compensation.
-pub(crate) fn sample(tick: u32, figure: &Figure, is_at_rest: bool, is_teleport: bool) -> PoseSample {
+/// Returns what a client shows of a figure at a tick: the server uses the same for lag compensation. A figure that was
+/// hit jumps to another place.
+pub(crate) fn sample(tick: u32, figure: &Figure, is_at_rest: bool) -> PoseSample {
     let [x, z] = figure.place.map(metres);
     let pose = Pose { position: [x, 0.0, z], ..Pose::ORIGIN };
-    PoseSample { tick, pose, velocity: None, is_at_rest, is_teleport }
-}
-
-/// What a player saw when it made its last inputs.
-pub(crate) struct Views {
-    /// The tick of an input, and how many ticks before it the player saw.
-    ticks_behind: [Option<(u32, f64)>; 64],
-}
-
-impl Views {
-    pub(crate) const fn new() -> Self {
-        Self { ticks_behind: [None; 64] }
-    }
-
-    /// Notes the tick that the player saw when it made the input of a tick.
-    pub(crate) fn add(&mut self, tick: u32, seen: f64) {
-        let place = self.ticks_behind.get_mut(tick as usize % 64);
-        place.into_iter().for_each(|view| *view = Some((tick, f64::from(tick) - seen)));
-    }
-
-    /// Returns the tick that the player saw when it made the input of a tick. The message of this tick may have been
-    /// lost while another one repeated its input, and a frame with two ticks sends one message: then the player was as
-    /// far behind as at the nearest tick that is known. Without any it saw the present.
-    pub(crate) fn seen_at(&self, tick: u32) -> f64 {
-        let nearest = self.ticks_behind.iter().flatten().min_by_key(|(of, _)| of.abs_diff(tick));
-        f64::from(tick) - nearest.map_or(0.0, |(_, behind)| *behind)
-    }
+    let velocity = (!is_at_rest).then(|| figure.velocity());
+    PoseSample { tick, pose, velocity, is_at_rest, teleports: figure.lives as u32 }
 }
 
 #[derive(Clone, Copy)]
 pub(crate) struct Channels {
-    /// The tick, a report of the client's inputs, and a message of the replicator.
+    /// Messages of the replicator.
     pub(crate) state: ChannelId,
-    /// The newest tick of a client, the tick that it showed then, and a message of its inputs.
+    /// Messages of clients' inputs.
     pub(crate) inputs: ChannelId,
 }
 

@@ -10,7 +10,7 @@ use crate::agones::{AgonesDriver, DEFAULT_PORT};
 use crate::agones_watch::AgonesWatch;
 use crate::driver::{spawn, spawn_unawaited};
 use crate::hook::{HookDriver, HookTarget};
-use crate::life_cycle::{LifeCycle, LifeState};
+use crate::life_cycle::{END_TIME, LifeCycle, LifeState};
 use crate::population::Population;
 use crate::redirect::RedirectDriver;
 use crate::redirect_counts::RedirectCounter;
@@ -18,8 +18,8 @@ use crate::redirect_queue::RedirectQueue;
 use crate::registration::{RegistrationConfig, RegistrationDriver};
 use crate::reporter::FleetReporter;
 
-/// The maximum time to report the end.
-const END_TIME: Duration = Duration::from_secs(5);
+/// The time for a driver to finish after [`END_TIME`]: to kill a command, and to leave a call.
+const FINISH_TIME: Duration = Duration::from_secs(1);
 /// The variable with the port of Agones' REST gateway. Agones sets it for the game server.
 const AGONES_PORT: &str = "AGONES_SDK_HTTP_PORT";
 
@@ -110,10 +110,11 @@ impl Fleet {
         &self.life
     }
 
-    /// Ends the life, and waits until the drivers have reported that, at most for 5 s.
+    /// Ends the life, and waits until the drivers have reported that, at most for 11 s: commands and calls end after
+    /// 10 s.
     pub fn end(&self) {
-        if self.life.advance(LifeState::Ended) && !self.life.wait_for_drivers(END_TIME) {
-            warn!("the end of the server could not be reported within 5 s");
+        if self.life.advance(LifeState::Ended) && !self.life.wait_for_drivers(END_TIME + FINISH_TIME) {
+            warn!("the end of the server could not be reported within 10 s");
         }
     }
 

@@ -10,7 +10,7 @@ use serde::Serialize;
 use tracing::{info, warn};
 
 use crate::driver::Driver;
-use crate::http::{CallMethod, CallResponse, HttpCaller, warn_refused};
+use crate::http::{CALL_TIMEOUT, CallMethod, CallResponse, HttpCaller, warn_refused};
 use crate::life_cycle::{LifeCycle, LifeState};
 use crate::population::Population;
 
@@ -29,7 +29,8 @@ const IDLE: Duration = Duration::from_secs(60);
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum HookTarget {
     /// A program, which is started without arguments. The variables `SLIPGATE_STATE`, `SLIPGATE_PREVIOUS_STATE`,
-    /// `SLIPGATE_CONNECTED` and `SLIPGATE_SLOTS` have the values. It may take 10 s.
+    /// `SLIPGATE_CONNECTED` and `SLIPGATE_SLOTS` have the values. It may take 10 s, and is killed then. From the end of
+    /// the life on, all commands together have 10 s.
     Command(std::path::PathBuf),
     /// A URL to which a JSON object with `state`, `previous`, `connected` and `slots` is posted. Statuses other than
     /// 2xx, and failures, are tried again twice.
@@ -65,23 +66,24 @@ impl HookDriver {
         let (connected, slots) = (self.population.read().connected, self.population.slots());
         let body = HookBody { state: state.name(), previous: previous.name(), connected, slots };
         match &self.target {
-            HookTarget::Command(path) => run_command(path, &body),
+            HookTarget::Command(path) => run_command(path, &body, &self.life),
             HookTarget::Url(url) => self.post(url, &body),
         }
     }
 
     fn post(&self, url: &str, body: &HookBody) {
         for attempt in 1..=ATTEMPTS {
-            let result = self.http.call(CallMethod::Post, url, None, Some(body));
+            let time = self.life.time_left(CALL_TIMEOUT);
+            let result = self.http.call_within(time, CallMethod::Post, url, None, Some(body));
             if result.as_ref().is_ok_and(CallResponse::is_success) {
                 info!(state = body.state, "the hook was called");
                 return;
             }
-            if attempt == ATTEMPTS {
+            if attempt == ATTEMPTS || self.life.time_left(ATTEMPT_PAUSE).is_zero() {
                 warn_refused("hook", body.state, &result);
-            } else {
-                thread::sleep(ATTEMPT_PAUSE);
+                return;
             }
+            thread::sleep(self.life.time_left(ATTEMPT_PAUSE));
         }
     }
 }
@@ -100,8 +102,9 @@ impl Driver for HookDriver {
     }
 }
 
-/// Runs a program, and kills it after 10 s. It gets no variable of the server: one may hold a key.
-fn run_command(path: &std::path::Path, body: &HookBody) {
+/// Runs a program, and kills it after 10 s, or when the time of the end is over. It gets no variable of the server: one
+/// may hold a key.
+fn run_command(path: &std::path::Path, body: &HookBody, life: &LifeCycle) {
     let mut command = Command::new(path);
     for (name, _) in std::env::vars_os() {
         if name.to_str().is_none_or(|name| name.starts_with("SLIPGATE_")) {
@@ -116,19 +119,19 @@ fn run_command(path: &std::path::Path, body: &HookBody) {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
-    let ended = command.spawn().and_then(|mut child| wait(&mut child));
+    let ended = command.spawn().and_then(|mut child| wait(&mut child, life));
     match ended {
         Ok(Some(status)) if status.success() => info!(state = body.state, "the hook's command has run"),
         Ok(Some(status)) => warn!(state = body.state, %status, "the hook's command has failed"),
-        Ok(None) => warn!(state = body.state, "the hook's command took longer than 10 s and was killed"),
+        Ok(None) => warn!(state = body.state, "the hook's command took too long and was killed"),
         Err(error) => warn!(state = body.state, %error, "the hook's command cannot be run"),
     }
 }
 
-/// Waits for a child. Kills it after 10 s, and returns `None` then.
-fn wait(child: &mut Child) -> std::io::Result<Option<ExitStatus>> {
+/// Waits for a child. Kills it when its time is over, and returns `None` then.
+fn wait(child: &mut Child, life: &LifeCycle) -> std::io::Result<Option<ExitStatus>> {
     let start = Instant::now();
-    while start.elapsed() < COMMAND_TIMEOUT {
+    while start.elapsed() < COMMAND_TIMEOUT && !life.time_left(COMMAND_TIMEOUT).is_zero() {
         if let Some(status) = child.try_wait()? {
             return Ok(Some(status));
         }

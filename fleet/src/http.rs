@@ -8,8 +8,8 @@ use serde::Serialize;
 use serde_json::Value;
 use tracing::warn;
 
-/// The maximum time of a call.
-const CALL_TIMEOUT: Duration = Duration::from_secs(3);
+/// The maximum time of a call, unless its caller has less.
+pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(3);
 /// The maximum size of a response, in bytes. A game server's description in Kubernetes has some ten thousand.
 const MAX_RESPONSE_BYTES: u64 = 1024 * 1024;
 
@@ -66,6 +66,21 @@ impl HttpCaller {
         bearer: Option<&str>,
         body: Option<&impl Serialize>,
     ) -> Result<CallResponse, String> {
+        self.call_within(CALL_TIMEOUT, method, url, bearer, body)
+    }
+
+    /// Does the same, and waits at most for this time.
+    ///
+    /// # Errors
+    /// As [`call`](Self::call).
+    pub(crate) fn call_within(
+        &self,
+        timeout: Duration,
+        method: CallMethod,
+        url: &str,
+        bearer: Option<&str>,
+        body: Option<&impl Serialize>,
+    ) -> Result<CallResponse, String> {
         let name = match method {
             CallMethod::Get => "GET",
             CallMethod::Post => "POST",
@@ -81,9 +96,9 @@ impl HttpCaller {
         let response = match body {
             Some(body) => {
                 let request = request.header("content-type", "application/json").body(body);
-                self.agent.run(request.map_err(|error| error.to_string())?)
+                self.run(request.map_err(|error| error.to_string())?, timeout)
             }
-            None => self.agent.run(request.body(()).map_err(|error| error.to_string())?),
+            None => self.run(request.body(()).map_err(|error| error.to_string())?, timeout),
         };
         let mut response = response.map_err(|error| error.to_string())?;
         let status = response.status().as_u16();
@@ -92,7 +107,15 @@ impl HttpCaller {
         Ok(CallResponse { status, body: serde_json::from_slice(&body).unwrap_or_default() })
     }
 
-    /// Does the same with a GET without a body.
+    fn run(
+        &self,
+        request: ureq::http::Request<impl ureq::AsSendBody>,
+        timeout: Duration,
+    ) -> Result<ureq::http::Response<ureq::Body>, ureq::Error> {
+        self.agent.run(self.agent.configure_request(request).timeout_global(Some(timeout)).build())
+    }
+
+    /// Does the same as [`call`](Self::call) with a GET without a body.
     ///
     /// # Errors
     /// As [`call`](Self::call), and each status but 2xx.

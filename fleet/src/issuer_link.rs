@@ -1,11 +1,16 @@
 //! Calls to the token issuer. Several issuers share one registry, so each of them will do.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use serde::Serialize;
+use serde_json::Value;
 
-use crate::http::{CallMethod, CallResponse, HttpCaller, is_loopback};
+use crate::http::{CALL_TIMEOUT, CallMethod, CallResponse, HttpCaller, is_loopback};
 use crate::registration_key::RegistrationKey;
+
+/// The shortest time that an issuer gets: a new connection with TLS to another continent takes less.
+const MIN_CALL_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The issuers, of which the last one that responded is called first.
 pub(crate) struct IssuerLink {
@@ -24,12 +29,14 @@ impl IssuerLink {
         Self { issuers: issuers.collect(), current: AtomicUsize::new(0), key }
     }
 
-    /// Sends a request to the issuers in turn until one responds, whatever its response is.
+    /// Sends a request to the issuers in turn until one of them takes it or refuses it. Each gets this time for its
+    /// response: a request to all of them takes at most `timeout` for each issuer.
     ///
     /// # Errors
     /// The text of what failed last: no issuer can be reached.
     pub(crate) fn call(
         &self,
+        timeout: Duration,
         method: CallMethod,
         path: &str,
         body: Option<&impl Serialize>,
@@ -38,8 +45,8 @@ impl IssuerLink {
         for _ in 0..self.issuers.len() {
             let current = self.current.load(Ordering::Relaxed);
             let Some((url, http)) = self.issuers.get(current) else { break };
-            result = http.call(method, &format!("{url}{path}"), Some(self.key.expose()), body);
-            if result.is_ok() {
+            result = http.call_within(timeout, method, &format!("{url}{path}"), Some(self.key.expose()), body);
+            if result.as_ref().is_ok_and(|response| !has_failed(response)) {
                 break;
             }
             // Another thread may have moved on meanwhile.
@@ -48,4 +55,20 @@ impl IssuerLink {
         }
         result
     }
+
+    pub(crate) fn count(&self) -> u32 {
+        u32::try_from(self.issuers.len()).unwrap_or(u32::MAX)
+    }
+}
+
+/// Returns the timeout of each call with which a request to this number of issuers takes at most `budget`.
+pub(crate) fn share(budget: Duration, issuers: u32) -> Duration {
+    (budget / issuers.max(1)).clamp(MIN_CALL_TIMEOUT, CALL_TIMEOUT)
+}
+
+/// Returns whether another issuer may take what this one did not: it has no access to the registry, or is overloaded. A
+/// full group or registry is the same for all of them.
+fn has_failed(response: &CallResponse) -> bool {
+    let code = response.body.pointer("/error/code").and_then(Value::as_str);
+    response.status >= 500 && !matches!(code, Some("no_free_slots" | "registry_full"))
 }

@@ -3,7 +3,10 @@
 use std::fmt;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// The time that drivers have from the end of the life on, to report it and what is left before it.
+pub(crate) const END_TIME: Duration = Duration::from_secs(10);
 
 /// A state of a server's life. A server enters each state at most once, and never goes back; it may skip some.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -54,6 +57,7 @@ struct LifeProgress {
     entered: Vec<LifeState>,
     /// The drivers that have not finished.
     running: usize,
+    ended: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -70,7 +74,7 @@ pub struct LifeCycle(Arc<LifeShared>);
 impl Default for LifeCycle {
     /// Returns a life that starts.
     fn default() -> Self {
-        let progress = LifeProgress { entered: vec![LifeState::Starting], running: 0 };
+        let progress = LifeProgress { entered: vec![LifeState::Starting], running: 0, ended: None };
         Self(Arc::new(LifeShared { state: AtomicU8::new(0), progress: Mutex::new(progress), changed: Condvar::new() }))
     }
 }
@@ -89,6 +93,7 @@ impl LifeCycle {
             return false;
         }
         progress.entered.push(to);
+        progress.ended = (to == LifeState::Ended).then(Instant::now);
         self.0.state.store(to as u8, Ordering::Release);
         self.0.changed.notify_all();
         true
@@ -110,6 +115,12 @@ impl LifeCycle {
         let progress = self.lock();
         let is_seen = |progress: &mut LifeProgress| progress.entered.last() == Some(&seen);
         let _ = self.0.changed.wait_timeout_while(progress, limit, is_seen);
+    }
+
+    /// Returns how long a driver may still go on, at most `limit`: [`END_TIME`] from the end of the life on.
+    pub(crate) fn time_left(&self, limit: Duration) -> Duration {
+        let ended = self.lock().ended;
+        ended.map_or(limit, |ended| END_TIME.saturating_sub(ended.elapsed()).min(limit))
     }
 
     pub(crate) fn add_driver(&self) {

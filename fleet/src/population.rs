@@ -15,6 +15,8 @@ const MAX_TURN_GAP: Duration = Duration::from_secs(3);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ShardClients {
     pub(crate) connected: u32,
+    /// Whether no client gets a slot now, because the history cannot record its token.
+    pub(crate) admits_nobody: bool,
     /// The connected clients; empty where the server's thread does not know them.
     pub(crate) clients: Vec<(ClientHandle, ClientId)>,
 }
@@ -39,6 +41,8 @@ impl ShardPopulation {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ServerClients {
     pub(crate) connected: u32,
+    /// As in [`ShardClients`]. Shards have one history.
+    pub(crate) admits_nobody: bool,
     pub(crate) clients: Vec<(ClientHandle, ClientId)>,
 }
 
@@ -78,6 +82,7 @@ impl Population {
         for shard in lock(&self.shards).iter() {
             let shard = lock(&shard.clients);
             all.connected += shard.connected;
+            all.admits_nobody |= shard.admits_nobody;
             all.clients.extend_from_slice(&shard.clients);
         }
         all

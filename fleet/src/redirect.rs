@@ -15,7 +15,7 @@ use tracing::info;
 use zeroize::Zeroizing;
 
 use crate::driver::Driver;
-use crate::http::{CallMethod, CallResponse, warn_refused};
+use crate::http::{CALL_TIMEOUT, CallMethod, CallResponse, warn_refused};
 use crate::issuer_link::IssuerLink;
 use crate::life_cycle::{LifeCycle, LifeState};
 use crate::population::lock;
@@ -128,7 +128,7 @@ impl RedirectDriver {
             regions: self.config.region.as_deref().map(|region| [region]),
             user_data: STANDARD.encode(&request.user_data[..]),
         };
-        self.issuer.call(CallMethod::Post, "/v1/tokens", Some(&body))
+        self.issuer.call(CALL_TIMEOUT, CallMethod::Post, "/v1/tokens", Some(&body))
     }
 
     fn outcome(&self, request: RedirectRequest, response: &Result<CallResponse, String>) -> RequestOutcome {

@@ -2,6 +2,7 @@
 //! of servers (`specs/http-api.md`, PUT /v1/servers/{id}).
 
 use std::collections::BTreeSet;
+use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,8 +15,8 @@ use tracing::{info, warn};
 
 use crate::back_off::BackOff;
 use crate::driver::Driver;
-use crate::http::{CallMethod, CallResponse, warn_refused};
-use crate::issuer_link::IssuerLink;
+use crate::http::{CALL_TIMEOUT, CallMethod, CallResponse, warn_refused};
+use crate::issuer_link::{IssuerLink, share};
 use crate::life_cycle::LifeState;
 use crate::population::Population;
 use crate::redirect_queue::RedirectQueue;
@@ -25,12 +26,17 @@ use crate::registration_key::RegistrationKey;
 const HEARTBEAT: Duration = Duration::from_secs(1);
 const MIN_HEARTBEAT: Duration = Duration::from_millis(100);
 const MAX_HEARTBEAT: Duration = Duration::from_secs(10);
+/// The time without a heartbeat after which a server is dead, if no response says otherwise.
+const DEAD_AFTER: Duration = Duration::from_secs(3);
+const MAX_DEAD_AFTER: Duration = Duration::from_secs(60);
 /// The time between two looks at the state before the server is ready; a new state ends the wait.
 const IDLE: Duration = Duration::from_secs(60);
 /// The maximum number of client ids in one heartbeat.
 const MAX_ADMITTED: usize = 128;
 /// The maximum number of addresses of a server.
 const MAX_ADDRESSES: usize = 4;
+/// The status of the heartbeats of a server that was replaced.
+const REPLACED: u16 = 409;
 /// The maximum length of an id and of a name, in characters.
 const MAX_NAME_CHARS: usize = 64;
 
@@ -86,18 +92,23 @@ struct RegistrationBeat<'a> {
     admitted_client_ids: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     running_millis: Option<u64>,
+    instance: &'a str,
 }
 
 /// Sends heartbeats from the state ready on, and removes the server at its end.
 pub(crate) struct RegistrationDriver {
     config: RegistrationConfig,
     path: String,
+    /// Distinguishes this run from other servers with its id.
+    instance: String,
     /// A little later than the start of the server, which is within the issuer's margin.
     started: Instant,
     issuer: IssuerLink,
     population: Arc<Population>,
     redirects: Arc<RedirectQueue>,
     back_off: BackOff,
+    /// The time that a heartbeat to all issuers may take.
+    budget: Duration,
     /// The connected clients that an accepted heartbeat has reported.
     reported: BTreeSet<ClientHandle>,
 }
@@ -106,8 +117,11 @@ impl RegistrationDriver {
     pub(crate) fn new(config: RegistrationConfig, population: Arc<Population>, redirects: Arc<RedirectQueue>) -> Self {
         let path = format!("/v1/servers/{}", config.server_id);
         let issuer = IssuerLink::new(&config.issuers, config.key.clone());
-        let (back_off, reported) = (BackOff::default(), BTreeSet::new());
-        Self { config, path, started: Instant::now(), issuer, population, redirects, back_off, reported }
+        let (back_off, budget, reported) = (BackOff::default(), budget(HEARTBEAT, DEAD_AFTER), BTreeSet::new());
+        // The keys of a hash map are random, and need not be secret here.
+        let instance = format!("{:016x}", RandomState::new().hash_one(std::process::id()));
+        let started = Instant::now();
+        Self { config, path, instance, started, issuer, population, redirects, back_off, budget, reported }
     }
 
     /// Sends a heartbeat. Returns the time until the next one.
@@ -123,14 +137,16 @@ impl RegistrationDriver {
             group: &self.config.group,
             region: self.config.region.as_deref(),
             slots,
-            free_slots: slots.saturating_sub(now.connected),
+            // The issuer sends players only to servers with free slots.
+            free_slots: if now.admits_nobody { 0 } else { slots.saturating_sub(now.connected) },
             draining: state >= LifeState::Draining,
             build: self.config.build.as_deref(),
             admitted_client_ids: new.iter().map(|(_, id)| id.to_string()).collect(),
             running_millis: (!self.config.accepts_earlier_tokens)
                 .then(|| u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)),
+            instance: &self.instance,
         };
-        let result = self.issuer.call(CallMethod::Put, &self.path, Some(&heartbeat));
+        let result = self.issuer.call(self.timeout(), CallMethod::Put, &self.path, Some(&heartbeat));
         match result {
             Ok(CallResponse { status: 200, body }) => {
                 self.reported.extend(new.iter().map(|(client, _)| *client));
@@ -140,10 +156,18 @@ impl RegistrationDriver {
                 if self.back_off.on_success() {
                     info!(server = self.config.server_id, "the issuer takes heartbeats again");
                 }
-                next_heartbeat(&body)
+                let heartbeat = next_heartbeat(&body);
+                self.budget = budget(heartbeat, dead_after(&body));
+                heartbeat
             }
             refused => {
-                if self.back_off.is_first() {
+                if let Ok(CallResponse { status: REPLACED, body }) = &refused
+                    && self.back_off.is_first()
+                {
+                    let server = &self.config.server_id;
+                    let reason = body.pointer("/error/message").and_then(|reason| reason.as_str());
+                    warn!(server, reason, "two servers have one id, and tokens lead to the other one");
+                } else if self.back_off.is_first() {
                     warn_refused("issuer", "heartbeat", &refused);
                 }
                 self.back_off.on_failure()
@@ -151,9 +175,17 @@ impl RegistrationDriver {
         }
     }
 
+    /// Returns how long each issuer may take for its response. A hung issuer must leave time for the next one before
+    /// the registry counts the server as dead. Once no issuer has taken a heartbeat, that is too late: then all are
+    /// slow, or far away, and get as long as other calls.
+    fn timeout(&self) -> Duration {
+        if self.back_off.is_first() { share(self.budget, self.issuer.count()) } else { CALL_TIMEOUT }
+    }
+
     /// Removes the server from the registry. Without it, the issuer notices the end by the missing heartbeats.
     fn remove(&self) {
-        let result = self.issuer.call(CallMethod::Delete, &self.path, None::<&()>);
+        let path = format!("{}?instance={}", self.path, self.instance);
+        let result = self.issuer.call(self.timeout(), CallMethod::Delete, &path, None::<&()>);
         if !result.as_ref().is_ok_and(CallResponse::is_success) {
             warn!(server = self.config.server_id, "the server could not be removed from the issuer");
         }
@@ -164,6 +196,16 @@ impl RegistrationDriver {
 fn next_heartbeat(response: &Value) -> Duration {
     let millis = response.get("heartbeat_millis").and_then(Value::as_u64);
     millis.map_or(HEARTBEAT, Duration::from_millis).clamp(MIN_HEARTBEAT, MAX_HEARTBEAT)
+}
+
+/// Returns the time without a heartbeat after which a response says that the server is dead.
+fn dead_after(response: &Value) -> Duration {
+    response.get("dead_after_millis").and_then(Value::as_u64).map_or(DEAD_AFTER, Duration::from_millis)
+}
+
+/// Returns the time that a heartbeat may take: three quarters of what is left before the server is dead when it begins.
+fn budget(heartbeat: Duration, dead_after: Duration) -> Duration {
+    dead_after.min(MAX_DEAD_AFTER).saturating_sub(heartbeat) * 3 / 4
 }
 
 impl Driver for RegistrationDriver {
@@ -196,6 +238,22 @@ mod tests {
         ] {
             assert_eq!(next_heartbeat(&response).as_millis(), millis, "{response}");
         }
+    }
+
+    #[test]
+    fn hung_issuers_leave_time_for_the_last_one() {
+        for (response, count) in [
+            (json!({"heartbeat_millis": 1000, "dead_after_millis": 3000}), 2),
+            (json!({"heartbeat_millis": 1000, "dead_after_millis": 3000}), 3),
+            (json!({"heartbeat_millis": 5000, "dead_after_millis": 15_000}), 10),
+            (json!({}), 2),
+        ] {
+            let (heartbeat, dead_after) = (next_heartbeat(&response), dead_after(&response));
+            let each = share(budget(heartbeat, dead_after), count);
+            assert!(heartbeat + each * count < dead_after, "{response}: {each:?} for each of {count}");
+        }
+        let least = share(budget(HEARTBEAT, DEAD_AFTER), 100);
+        assert_eq!((least.as_millis(), share(budget(HEARTBEAT, Duration::MAX), 1).as_secs()), (500, 3));
     }
 
     #[test]

@@ -84,7 +84,7 @@ impl FleetReporter {
             Err(TryLockError::Poisoned(error)) => error.into_inner(),
             Err(TryLockError::WouldBlock) => return,
         };
-        shard.connected = totals.connected;
+        (shard.connected, shard.admits_nobody) = (totals.connected, totals.is_history_unavailable);
         shard.clients.clone_from(&self.clients);
         drop(shard);
         self.last_changes = Some(changes(totals));

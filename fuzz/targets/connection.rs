@@ -11,12 +11,12 @@ use slipgate_fuzz::Input;
 use slipgate_fuzz::invented::invented_datagram;
 use slipgate_fuzz::receipts::{Numbered, Receipts};
 use slipgate_netcode::time::Instant;
-use slipgate_session::connection::CloseCode;
 use slipgate_session::channel::transfer::{self, Transfer};
 use slipgate_session::channel::{
     ChannelConfig, ChannelEvent, ChannelId, ChannelViolation, Kind, Layout, PIECE_BYTES, SendOptions,
 };
 use slipgate_session::congestion::{Algorithm, BytesPerSecond};
+use slipgate_session::connection::CloseCode;
 use slipgate_session::connection::{
     ChannelMessage, CloseKind, CloseReason, Connection, ConnectionConfig, MIN_PAYLOAD, Role,
 };

@@ -1,7 +1,9 @@
-//! A server with several sessions: a malicious client with a valid token beside two honest ones.
+//! A server with several sessions: a malicious client with a valid token beside two honest ones. The target takes
+//! messages as the inbox of the real server does.
 
 #![no_main]
 
+use std::collections::VecDeque;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -16,12 +18,19 @@ use slipgate_netcode::time::{Instant, Now, UnixMillis};
 use slipgate_netcode::wire::cursor::Writer;
 use slipgate_netcode::wire::{MAX_DATAGRAM_BYTES, MAX_PAYLOAD_BYTES};
 use slipgate_session::channel::transfer::{TransferAdmission, TransferConfig};
-use slipgate_session::channel::{ChannelConfig, ChannelId, Kind, Layout, SendOptions};
-use slipgate_session::connection::{Connection, ConnectionConfig, Memory, Role, Traffic, WorkLimits};
+use slipgate_session::channel::{ChannelConfig, ChannelId, Kind, Layout, SendOptions, search_steps};
+use slipgate_session::connection::{Connection, ConnectionConfig, Intake, Memory, Role, Traffic, WorkLimits};
 use slipgate_session::reliability::Sink;
-use slipgate_session::server::{SessionEvent, SessionMessage, SessionServer};
+use slipgate_session::server::{ReceivedDatagram, SessionEvent, SessionMessage, SessionServer};
 use slipgate_session::wire::reliable::{Acks, ReliableHeader, Sequence};
 use slipgate_session::wire::session_frame::{SessionFrame, Timestamp};
+
+#[path = "../../tests/src/counting.rs"]
+#[allow(dead_code, unreachable_pub)] // Shared with the tests, which use more of it.
+mod counting;
+
+#[global_allocator]
+static ALLOCATOR: counting::Counting = counting::Counting;
 
 const KINDS: [Kind; 5] =
     [Kind::ReliableOrdered, Kind::Unreliable, Kind::Sequenced, Kind::ReliableUnordered, Kind::Transfers];
@@ -32,20 +41,27 @@ const TURN: Duration = Duration::from_millis(10);
 const LAST_TURNS: usize = 8;
 /// Turns after which a message of an honest client has returned, whatever the malicious client sends in between.
 const MAX_REPLY_TURNS: usize = 4;
-/// The messages that one packet releases: those in it, and a window of each channel.
-const MAX_RELEASED: u64 = 575 + 64 * KINDS.len() as u64;
+/// The messages that a client takes on credit: those that are delivered in a row although it owes work.
+const MAX_ON_CREDIT: u64 = 64;
+/// The messages of a window. Its list of 16 bytes for each counts as memory.
+const MESSAGES: u16 = 4096;
 /// Packets that a connection keeps state for, sent and received.
 const WINDOW: u16 = 256;
-/// The memory that all clients of the server share, and what one connection may hold beside it.
+/// The memory that all clients of the server share for messages, and the same for transfers.
 const SHARED_BYTES: usize = 100_000;
+/// What a client may make the server hold beside that memory.
 const MAX_OWN_BYTES: usize = 256 << 10;
+/// What the honest clients and the target itself hold at most.
+const MAX_OTHER_BYTES: usize = 64 << 10;
+/// A step of a search takes at most as many nanoseconds. The estimated work of a packet pays for its steps.
+const STEP_WORK: u64 = 20;
 
 fuzz_target!(|input: &[u8]| World::new().run(&mut Input::new(input)));
 
 static LAYOUT: LazyLock<Arc<Layout>> = LazyLock::new(|| {
     let channel = |kind| ChannelConfig {
         queue_bytes: 8000,
-        queue_messages: 64,
+        queue_messages: MESSAGES,
         max_message_bytes: 2000,
         transfers: TransferConfig {
             slice_bytes: 256,
@@ -133,11 +149,22 @@ impl Honest {
     }
 }
 
+/// A datagram with messages that wait until the application takes them, or until its sender has budget again.
+struct Parked {
+    client: ClientHandle,
+    payload: Vec<u8>,
+    received: ReceivedDatagram,
+}
+
 struct World {
     server: SessionServer,
     now: Duration,
     turns: usize,
+    /// The bytes held at the start.
+    bytes: i64,
+    parked: VecDeque<Parked>,
     malicious: ClientHandle,
+    intake: Intake,
     sequence: u16,
     /// The messages of the malicious client.
     flood_messages: u64,
@@ -163,7 +190,18 @@ impl World {
                 Connection::new(&settings(), Arc::clone(&LAYOUT), Role::Client, None).expect("settings to run with");
             Honest { client: join(id), connection, sent: Vec::new(), echoed: 0 }
         });
-        Self { server, now: Duration::ZERO, turns: 0, malicious, sequence: 0, flood_messages: 0, honest }
+        Self {
+            server,
+            now: Duration::ZERO,
+            turns: 0,
+            bytes: counting::bytes(),
+            parked: VecDeque::new(),
+            malicious,
+            intake: Intake::Open,
+            sequence: 0,
+            flood_messages: 0,
+            honest,
+        }
     }
 
     fn run(&mut self, input: &mut Input<'_>) {
@@ -185,6 +223,7 @@ impl World {
                     }
                 }
                 6 => self.turn(),
+                _ if operation >> 3 == 31 => self.change_intake(),
                 _ => self.now += Duration::from_millis(u64::from(input.u8())),
             }
         }
@@ -224,29 +263,81 @@ impl World {
         buf[..written].to_vec()
     }
 
-    /// Gives a payload to the server. Messages of honest clients are sent back.
+    /// Stops or starts to take messages of the malicious client, as a game does with a full queue.
+    fn change_intake(&mut self) {
+        self.intake = if self.intake == Intake::Open { Intake::Refused } else { Intake::Open };
+        self.server.set_intake(self.malicious, self.intake);
+    }
+
+    /// Gives a payload to the server, and takes its messages. Its searches take no more work than it is charged.
     fn present(&mut self, client: ClientHandle, payload: &[u8]) {
         let (now, mut scratch) = (now(self.now), Vec::new());
         if !self.server.is_connected(client) {
             return;
         }
-        let Some(mut received) = self.server.handle_loopback(client, payload, &mut scratch, now) else { return };
-        while let Some(message) = self.server.next_message(payload, &mut received, &mut scratch, now) {
+        let before = self.effort();
+        let received = self.server.handle_loopback(client, payload, &mut scratch, now);
+        if let Some(received) = received {
+            self.take_messages(Parked { client, payload: payload.to_vec(), received });
+        }
+        self.check_steps(before);
+    }
+
+    /// Takes the messages of a datagram, or sets it aside. Messages of honest clients are sent back.
+    fn take_messages(&mut self, mut datagram: Parked) {
+        let (now, mut scratch) = (now(self.now), Vec::new());
+        for in_a_row in 0.. {
+            self.take_events();
+            if !self.server.may_deliver(&datagram.received, in_a_row, now) {
+                assert!(self.parked.iter().all(|parked| parked.client != datagram.client), "its packets are refused");
+                return self.parked.push_back(datagram);
+            }
+            let Parked { payload, received, .. } = &mut datagram;
+            let Some(message) = self.server.next_message(payload, received, &mut scratch, now) else { break };
             let SessionMessage::Channel { client, channel, span, .. } = message else { unreachable!("only channels") };
             let bytes = span.bytes(payload, &scratch);
             assert!(bytes.len() <= 2000);
             if client == self.malicious {
+                assert!(self.intake == Intake::Open, "a message is taken that the application does not take");
                 self.flood_messages += 1;
             } else {
                 let connection = self.server.connection_mut(client).expect("an honest client is connected");
                 connection.send(channel, bytes, SendOptions::default(), now.monotonic).expect("space in the queue");
             }
         }
+        self.take_events();
+    }
+
+    /// Goes on with each datagram that was set aside and may go on.
+    fn take_parked(&mut self) {
+        for _ in 0..self.parked.len() {
+            let Some(datagram) = self.parked.pop_front() else { return };
+            if self.server.may_deliver(&datagram.received, 0, now(self.now)) {
+                let before = self.effort();
+                self.take_messages(datagram);
+                self.check_steps(before);
+            } else {
+                self.parked.push_back(datagram);
+            }
+        }
+    }
+
+    /// Returns the steps of all searches, and the estimated work of all packets.
+    fn effort(&self) -> (usize, u64) {
+        (search_steps(), self.server.stats().work_done)
+    }
+
+    /// Fails if the searches since then took more work than their packet was charged.
+    fn check_steps(&self, (steps_before, work_before): (usize, u64)) {
+        let (steps, work) = self.effort();
+        let (steps, work) = ((steps - steps_before) as u64, work - work_before);
+        assert!(steps * STEP_WORK <= work, "{steps} steps for {work} ns");
     }
 
     fn turn(&mut self) {
         (self.now, self.turns) = (self.now + TURN, self.turns + 1);
         let now = now(self.now);
+        self.take_parked();
         for index in 0..HONEST {
             let honest = &mut self.honest[index];
             honest.connection.tick(now.monotonic);
@@ -267,7 +358,8 @@ impl World {
         self.receive_replies(now);
         self.honest.iter().for_each(|honest| honest.check_replies(self.turns));
         self.check_work();
-        self.check_events();
+        self.take_events();
+        self.check_memory();
     }
 
     /// Delivers what the server sent. The malicious client reads nothing.
@@ -285,19 +377,23 @@ impl World {
     fn check_work(&self) {
         let limits = WorkLimits::default();
         let allowed = limits.burst + self.now.mul_f64(limits.per_second.as_secs_f64());
-        let messages = self.flood_messages.saturating_sub(MAX_RELEASED);
+        let messages = self.flood_messages.saturating_sub(MAX_ON_CREDIT);
         assert!(limits.per_message.mul_f64(messages as f64) <= allowed, "{messages} messages in {:?}", self.now);
     }
 
-    fn check_events(&mut self) {
+    /// Fails if the server holds more memory than it shares, and than each client may hold beside it.
+    fn check_memory(&self) {
+        let bytes = counting::bytes() - self.bytes;
+        let max = 2 * SHARED_BYTES + MAX_OWN_BYTES + MAX_OTHER_BYTES;
+        assert!(bytes <= max as i64, "{bytes} bytes");
+    }
+
+    /// Takes the events. Only the malicious client may be disconnected.
+    fn take_events(&mut self) {
         while let Some(event) = self.server.poll_event() {
             if let SessionEvent::Disconnected { client, reason, .. } = event {
                 assert_eq!(client, self.malicious, "{reason:?}");
             }
-        }
-        if let Some(connection) = self.server.connection(self.malicious) {
-            let own = connection.channels.memory_bytes();
-            assert!(own <= 2 * SHARED_BYTES + MAX_OWN_BYTES, "{own} bytes");
         }
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use slipgate_fuzz::Input;
-use slipgate_sync::{InputBuffer, InputClock, InputLog, InputReport, Keys, MAX_INPUT_BYTES, MAX_INPUTS};
+use slipgate_sync::{InputBuffer, InputClock, InputLog, InputReport, Keys, MAX_INPUT_BYTES, MAX_INPUTS, ResyncRequest};
 
 #[path = "../../tests/src/counting.rs"]
 #[allow(dead_code, unreachable_pub)] // Shared with the tests, which use more of it.
@@ -58,7 +58,10 @@ fn invented(input: &mut Input<'_>) {
                 clock.set(u32::from_le_bytes(input.array()), Duration::from_millis(100), Duration::ZERO, real);
                 clock.advance(real);
             }
-            6 => clock.on_report(InputReport::from_bytes(input.array())),
+            6 => {
+                let newest = u32::from_le_bytes(input.array());
+                clock.on_report(InputReport { newest, margin_quarters: input.u8() as i8 });
+            }
             _ => {
                 latest = latest.max(now + MAX_AHEAD);
                 read_invented(&mut buffer, input, now);
@@ -90,11 +93,17 @@ fn check_same(mut one: InputBuffer, mut two: InputBuffer) {
     let newest = reports[0].map_or(0, |report| report.newest);
     for tick in newest.saturating_sub(MAX_INPUTS as u32)..=newest.saturating_add(4) {
         assert_eq!(one.keys(tick), two.keys(tick), "a refused message changes nothing");
+        assert!((one.shown(tick) - two.shown(tick)).abs() < f64::EPSILON, "a refused message changes nothing");
     }
 }
 
-/// A message on its way: its bytes, and the tick of its newest input.
-type Sent = (Vec<u8>, u32);
+/// A message on its way, the tick of its newest input, and what it has beside its inputs.
+struct SentInputs {
+    bytes: Vec<u8>,
+    newest: u32,
+    shown: Option<f64>,
+    resync: Option<ResyncRequest>,
+}
 
 /// A client's log, the server's buffer, and the messages between them.
 struct Exchange {
@@ -108,7 +117,7 @@ struct Exchange {
     truth: BTreeMap<u32, Keys>,
     /// The ticks with a message that arrived in time to be kept.
     arrived: BTreeSet<u32>,
-    late: Vec<Sent>,
+    late: Vec<SentInputs>,
 }
 
 impl Exchange {
@@ -148,12 +157,14 @@ impl Exchange {
     /// Sends what is not confirmed. It arrives, arrives twice, comes late, or gets lost.
     fn send(&mut self, way: u8) {
         let mut buf = [0; MAX_INPUT_BYTES];
-        let length = self.log.write(&mut buf);
+        let shown = (way & 64 != 0).then(|| f64::from(self.made) - f64::from(way) / 4.0);
+        let resync = (way & 128 != 0).then_some(ResyncRequest(way % 16));
+        let length = self.log.write(shown, resync, &mut buf);
         assert_eq!(length == 0, self.truth.is_empty(), "there is a message as soon as there is an input");
         if length == 0 {
             return;
         }
-        let sent = (buf[..length].to_vec(), self.made);
+        let sent = SentInputs { bytes: buf[..length].to_vec(), newest: self.made, shown, resync };
         match way % 4 {
             0 => self.deliver(&sent),
             1 => {
@@ -165,11 +176,14 @@ impl Exchange {
         }
     }
 
-    fn deliver(&mut self, (bytes, newest): &Sent) {
-        self.buffer.read(bytes, f64::from(self.now)).expect("a message of the log");
-        let margin = f64::from(*newest) - f64::from(self.now);
+    fn deliver(&mut self, sent: &SentInputs) {
+        let request = self.buffer.read(&sent.bytes, f64::from(self.now)).expect("a message of the log");
+        assert_eq!(request, sent.resync, "the client's request");
+        let margin = f64::from(sent.newest) - f64::from(self.now);
         if (0.0..=MAX_AHEAD).contains(&margin) {
-            self.arrived.insert(*newest);
+            self.arrived.insert(sent.newest);
+            let shown = self.buffer.shown(sent.newest);
+            assert!(sent.shown.is_none_or(|sent| (shown - sent).abs() < f64::EPSILON), "what the client showed");
         }
     }
 
@@ -210,6 +224,6 @@ impl Exchange {
             assert!(round < 3 || self.buffer.missed() == missed, "an input in time is missing");
         }
         let mut buf = [0; MAX_INPUT_BYTES];
-        assert_eq!(self.log.write(&mut buf), 7, "only the newest input is left");
+        assert_eq!(self.log.write(None, None, &mut buf), 7, "only the newest input is left");
     }
 }

@@ -7,10 +7,15 @@ use std::sync::{Arc, LazyLock};
 
 use libfuzzer_sys::fuzz_target;
 use slipgate_fuzz::Input;
-use slipgate_sync::{Field, Look, ObjectId, ObjectKind, Replica, ReplicaChange, Replicator, Schema, ViewerId};
+use slipgate_sync::{
+    Field, InputReport, Look, ObjectId, ObjectKind, Replica, ReplicaChange, Replicator, ResyncRequest, Schema,
+    StateReadError, ViewerId,
+};
 
 const OBJECTS: u16 = 12;
 const MAX_BYTES: usize = 120;
+/// The memory of the states of a replica that reads arbitrary messages: less than they could make it.
+const MAX_STATE_BYTES: usize = 24_000;
 
 static SCHEMA: LazyLock<(Arc<Schema>, [ObjectKind; 3])> = LazyLock::new(|| {
     let mut schema = Schema::builder();
@@ -61,14 +66,19 @@ impl World {
 
     /// Feeds arbitrary bytes to a replica that has objects: a refused message changes nothing.
     fn invented(&mut self, input: &mut Input<'_>) {
-        let (_, [cube, counter, _]) = *SCHEMA;
+        let (schema, [cube, counter, _]) = &*SCHEMA;
+        self.replica = Replica::new(Arc::clone(schema), OBJECTS).with_max_bytes(MAX_STATE_BYTES);
         for id in 0..OBJECTS / 2 {
             let kind = if id % 2 == 0 { cube } else { counter };
-            self.replicator.spawn(ObjectId(id), kind).expect("a free id");
+            self.replicator.spawn(ObjectId(id), *kind).expect("a free id");
         }
         self.commit(1);
         self.send(0, MAX_BYTES);
         while let Some(len) = input.operation() {
+            if len == u8::MAX {
+                self.reset();
+                continue;
+            }
             let message: Vec<u8> = (0..len % 40).map(|_| input.u8()).collect();
             let before = self.shown();
             if self.replica.read(&message).is_err() {
@@ -76,6 +86,21 @@ impl World {
             }
             self.poll();
         }
+    }
+
+    /// Forgets all objects of the replica, which are gone then.
+    fn reset(&mut self) {
+        self.replica.reset();
+        assert_eq!((self.replica.objects().count(), self.replica.resync_request()), (0, None));
+        self.poll();
+    }
+
+    /// Connects again, with the same replica: the server knows nothing of it.
+    fn connect_again(&mut self) {
+        self.late.clear();
+        self.replicator.remove_viewer(self.viewer);
+        self.viewer = self.replicator.add_viewer().expect("the only client");
+        self.reset();
     }
 
     fn shown(&self) -> [Option<Shown>; OBJECTS as usize] {
@@ -117,11 +142,11 @@ impl World {
     }
 
     /// Writes a message, which arrives, gets lost, comes late, or is reported as lost and comes late.
-    /// Returns `false` if there was nothing to send.
+    /// Returns `false` if it has no object.
     fn send(&mut self, way: u8, max_bytes: usize) -> bool {
         let mut buf = vec![0; max_bytes];
         let Some(message) = self.replicator.write(self.viewer, &mut buf) else { return false };
-        assert!(message.bytes <= max_bytes && message.objects > 0);
+        assert!(message.bytes <= max_bytes);
         buf.truncate(message.bytes);
         match way % 4 {
             0 => self.deliver(&buf, message.tag),
@@ -132,11 +157,13 @@ impl World {
                 self.late.push((buf, message.tag));
             }
         }
-        true
+        message.objects > 0
     }
 
     fn deliver(&mut self, bytes: &[u8], tag: u64) {
-        self.replica.read(bytes).expect("a client has all states that a message refers to, however late it comes");
+        let read = self.replica.read(bytes).map(|_| ());
+        // A client has all states that a message refers to, however late it comes.
+        assert!(matches!(read, Ok(()) | Err(StateReadError::TickWentBack)), "{read:?}");
         self.replicator.on_acknowledged(self.viewer, tag);
         self.poll();
     }
@@ -150,13 +177,18 @@ impl World {
                 0 | 1 => _ = self.replicator.spawn(id, kinds[usize::from(value % 3)]).err(),
                 2 => self.replicator.despawn(id),
                 3 | 4 => self.change(id, value, input.u8()),
+                5 if value == u8::MAX => self.connect_again(),
                 5 => self.replicator.set_weight(self.viewer, id, f32::from(value % 3)),
                 6 => self.commit(u32::from(value % 80) + 1),
                 10 => {
                     let look = Look::around([f32::from(value) / 8.0 - 16.0, 0.0, 0.0], f32::from(input.u8() % 16));
                     self.replicator.look(self.viewer, (value % 4 != 0).then_some(look.leaving(12.0)));
                 }
-                8 => _ = self.replicator.resync(self.viewer),
+                8 if value & 128 == 0 => _ = self.replicator.resync(self.viewer, ResyncRequest(value % 16)),
+                8 => {
+                    let report = InputReport { newest: self.tick, margin_quarters: value as i8 };
+                    self.replicator.set_report(self.viewer, Some(report));
+                }
                 9 => self.replicator.plan(self.viewer, usize::from(value % 4), 4 + usize::from(input.u8()) % MAX_BYTES),
                 7 => _ = self.send(value, 4 + usize::from(input.u8()) % MAX_BYTES),
                 _ if self.late.is_empty() => {}

@@ -47,7 +47,7 @@ use lock::HistoryLock;
 use record_file::{Directory, NewFile, RecordFile, is_for_lack_of_room, open_existing, require_owners, resolve};
 use slipgate_netcode::server::TokenCutoff;
 use slipgate_netcode::time::{Now, UnixSeconds};
-use slipgate_netcode::token::history::{JournalError, UsedToken};
+use slipgate_netcode::token::history::{JournalError, KeptTokens, UsedToken};
 use slipgate_os::clock::Clock;
 use tracing::warn;
 use zeroize::Zeroizing;
@@ -126,7 +126,7 @@ impl StoredToken {
 /// Which used tokens of earlier starts a history file has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum HistoryOrigin {
-    /// The file was created by this start, so it has no tokens of earlier starts.
+    /// The file was created by this start, and no earlier start is known.
     Created,
     /// The file has all used tokens of earlier starts.
     Continued,
@@ -155,18 +155,29 @@ impl HistoryFile {
                 drop(bytes);
                 Self::continued(path, lock, mark, file, parsed, today)
             }
-            _ => Self::created(path, lock, today),
+            _ => Self::created(path, lock, mark, today),
         }
     }
 
-    /// Creates a file. The current second does not count: tokens may have been used in it before.
-    fn created(path: PathBuf, lock: HistoryLock, today: UnixSeconds) -> Result<Self, HistoryFileError> {
+    /// Creates a file. The current second does not count: tokens may have been used in it before. If the lock file
+    /// knows of confirmed records, the history was lost.
+    fn created(
+        path: PathBuf,
+        lock: HistoryLock,
+        mark: Option<LockMark>,
+        today: UnixSeconds,
+    ) -> Result<Self, HistoryFileError> {
+        let is_lost = mark.is_some_and(|mark| mark.confirmed > 0);
+        let origin = if is_lost { HistoryOrigin::Shortened } else { HistoryOrigin::Created };
+        if is_lost {
+            warn_of_shortened(&path);
+        }
         let header = HistoryHeader::new(after(today))?;
         let (new, end) = write_first(&path, &header, std::iter::empty(), &[lock.file()])?;
         let directory = Directory::of(&path)?;
         let file = new.replace(&path)?;
         directory.sync()?;
-        Ok(Self::opened(path, lock, file, header, Vec::new(), HistoryOrigin::Created, end))
+        Ok(Self::opened(path, lock, file, header, Vec::new(), origin, end))
     }
 
     /// Continues a file: rewrites it without its expired records, in the present format.
@@ -181,9 +192,13 @@ impl HistoryFile {
         let origin = parsed.origin(mark, today);
         parsed.warn_of_losses(&path, origin);
         let is_usable = parsed.is_usable_as_it_is(origin);
-        let ParsedHistory { header: old, mut used, end: old_end, .. } = parsed;
-        let dropped_until = take_expired(&mut used, |used| used.expires <= today, |used| used.expires);
-        let dropped_until = dropped_until.max(old.dropped_until);
+        let ParsedHistory { header: old, mut used, end: old_end, version, .. } = parsed;
+        let mut dropped_until = take_expired(&mut used, |used| used.expires <= today, |used| used.expires);
+        dropped_until = dropped_until.max(match version {
+            FormatVersion::Chained => old.dropped_until,
+            // The old format does not have it, and drops only what has expired.
+            FormatVersion::Separate => today,
+        });
         let since = old.since.max(match origin {
             HistoryOrigin::Shortened => after(today),
             HistoryOrigin::ClockSteppedBack => old.dropped_until,
@@ -264,9 +279,13 @@ impl HistoryFile {
         self.used.is_empty()
     }
 
-    /// Returns the digest key, and the unexpired tokens that earlier starts used.
-    pub(crate) fn kept(&self) -> ([u8; 32], Vec<UsedToken>) {
-        (*self.header.digest_key, self.used.iter().map(|stored| stored.used).collect())
+    /// Returns the tokens that earlier starts used.
+    pub(crate) fn kept(&self) -> KeptTokens {
+        KeptTokens {
+            names: *self.header.digest_key,
+            used: self.used.iter().map(|stored| stored.used).collect(),
+            dropped_until: self.dropped_until,
+        }
     }
 
     /// Returns the cutoff of a server with this history. A file from before the start knows the tokens since it was
@@ -425,21 +444,17 @@ impl ParsedHistory {
     }
 
     fn warn_of_losses(&self, path: &Path, origin: HistoryOrigin) {
-        let (path, bytes) = (path.display(), self.torn_bytes);
+        let bytes = self.torn_bytes;
         if bytes > 0 {
-            warn!(%path, bytes, "the history file ended in a torn record, which is cut off");
+            warn!(path = %path.display(), bytes, "the history file ended in a torn record, which is cut off");
         }
         if origin == HistoryOrigin::Shortened {
-            warn!(
-                %path,
-                "the history file lacks used tokens: its end was lost, or it is an older copy; this start therefore \
-                 refuses all tokens from before it"
-            );
+            warn_of_shortened(path);
         }
         if origin == HistoryOrigin::ClockSteppedBack {
             let until = self.header.dropped_until.0;
             warn!(
-                %path,
+                path = %path.display(),
                 unix_seconds = until,
                 "the wall clock was stepped back since used tokens of the history file were dropped as expired; this \
                  start refuses tokens from before the latest expiry that was dropped (unix_seconds); set the clock by \
@@ -447,6 +462,15 @@ impl ParsedHistory {
             );
         }
     }
+}
+
+fn warn_of_shortened(path: &Path) {
+    let path = path.display();
+    warn!(
+        %path,
+        "the history file lacks used tokens: it or its end was lost, or it is an older copy; this start therefore \
+         refuses all tokens from before it"
+    );
 }
 
 /// Returns the second after the present one.

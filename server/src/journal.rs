@@ -121,7 +121,7 @@ impl SlowLog {
     /// Returns whether to log an attempt that has lasted for this time.
     fn is_due(&mut self, working_for: Duration, now: Instant) -> bool {
         let is_recent = self.last.is_some_and(|last| now.saturating_duration_since(last) < LOG_INTERVAL);
-        if working_for < SLOW_AFTER || self.has_present || is_recent {
+        if working_for < SLOW_AFTER || is_recent {
             return false;
         }
         (self.last, self.has_present) = (Some(now), true);

@@ -256,7 +256,7 @@ impl Reporter {
         }
         let failures = server.stats().journal_failures;
         if failures > self.last_summary.journal_failures && is_first(&mut self.warned_of_journal) {
-            warn!("the history file cannot be written, so new clients are refused until it can be");
+            warn!("the history file cannot be written, so new clients are refused; an earlier line has the cause");
         }
         if self.has_less_batching(sockets.batching()) {
             let batching = sockets.batching().name();

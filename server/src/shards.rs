@@ -105,8 +105,7 @@ impl Server {
     ) -> Result<Vec<Self>, StartError> {
         let memory = Memory::default();
         let kept = history.as_ref().map(HistoryFile::kept);
-        let used = kept.as_ref().map(|(names, used)| (names, used.as_slice()));
-        let registry = SharedRegistry::from(ClientRegistry::new(config, count, &seed()?, now, used)?);
+        let registry = SharedRegistry::from(ClientRegistry::new(config, count, &seed()?, now, kept.as_ref())?);
         let (uplink, has_uplink_limit) = (shared_uplink(count), Arc::default());
         let journal = history.map(FileJournal::new).transpose().map_err(StartError::Thread)?;
         (0..count)

@@ -8,14 +8,15 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// Runs `act`. Returns its result, and the number of its warnings with these words. Other threads are not counted.
+/// Runs `act`. Returns its result, and the number of its warnings with these words, or with this field and value, as in
+/// `seconds=1`. Other threads are not counted.
 pub(crate) fn count_warnings<R>(words: &'static str, act: impl FnOnce() -> R) -> (R, usize) {
     let log = WarningCount { words, count: Arc::default() };
     let result = tracing::subscriber::with_default(log.clone(), act);
     (result, log.count.load(Ordering::Relaxed))
 }
 
-/// Counts the warnings with some words in their message.
+/// Counts the warnings with some words in their message, or with a field and its value.
 #[derive(Clone)]
 struct WarningCount {
     words: &'static str,
@@ -24,7 +25,10 @@ struct WarningCount {
 
 impl Visit for WarningCount {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        let is_meant = field.name() == "message" && format!("{value:?}").contains(self.words);
+        let is_meant = match field.name() {
+            "message" => format!("{value:?}").contains(self.words),
+            name => format!("{name}={value:?}") == self.words,
+        };
         self.count.fetch_add(usize::from(is_meant), Ordering::Relaxed);
     }
 }

@@ -15,6 +15,9 @@ pub struct ServerTotals {
     pub pending_clients: usize,
     /// The number of used, unexpired tokens in the history. All shards have one history.
     pub used_tokens: usize,
+    /// Whether the history cannot record used tokens now, so that no client gets a slot: its disk hangs or is full, or
+    /// its lock was lost. Shards have one history.
+    pub is_history_unavailable: bool,
     /// The bytes that messages may still take, of the memory of all clients together. Shards may share it.
     pub message_memory_left: usize,
     /// The same for transfers.
@@ -58,6 +61,7 @@ impl AddAssign for ServerTotals {
         self.connected += other.connected;
         self.pending_clients += other.pending_clients;
         self.used_tokens = self.used_tokens.max(other.used_tokens);
+        self.is_history_unavailable |= other.is_history_unavailable;
         self.message_memory_left = self.message_memory_left.min(other.message_memory_left);
         self.transfer_memory_left = self.transfer_memory_left.min(other.transfer_memory_left);
         self.stats += &other.stats;

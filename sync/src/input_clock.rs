@@ -26,7 +26,8 @@ const KEPT_LEADS: usize = 256;
 /// The client's clock of inputs. The server's reports rule it: each says how early the inputs arrived. The clock runs
 /// at 95 to 105 % of real time. It jumps only at its first fix, and if four reports in a row differ from it by more
 /// than 250 ms in one direction: after a pause in which the server or the client lost time. After a jump back,
-/// [`advance`](Self::advance) returns earlier ticks than before, whose inputs are to be made again.
+/// [`advance`](Self::advance) returns earlier ticks than before, whose inputs are to be made again. The server keeps
+/// the first input of a tick, so those that had arrived are played as they were.
 #[derive(Debug)]
 pub struct InputClock {
     ticks_per_second: f64,

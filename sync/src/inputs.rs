@@ -2,11 +2,12 @@
 
 use crate::bits::{BitReader, BitWriter};
 use crate::read_error::StateReadError;
+use crate::resync::ResyncRequest;
 
 /// The most inputs of a message: as long as the server has confirmed none of them, the newest 32.
 pub const MAX_INPUTS: usize = 32;
-/// The longest message of inputs, in bytes: tick, count, and 32 inputs of 33 bits.
-pub const MAX_INPUT_BYTES: usize = (16 + 5 + MAX_INPUTS * 33_usize).div_ceil(8);
+/// The longest message of inputs, in bytes: tick, count, 32 inputs of 33 bits, the tick that was shown, and a request.
+pub const MAX_INPUT_BYTES: usize = (16 + 5 + MAX_INPUTS * 33_usize + 3 + 16 + 4).div_ceil(8);
 /// The ticks that a server keeps: more than an input may be behind and ahead, so that none takes another one's place.
 const KEPT_TICKS: usize = 128;
 /// The ticks by which an input may be ahead of the server, and behind it to count for the report.
@@ -14,6 +15,10 @@ const MAX_AHEAD: f64 = 48.0;
 const MAX_BEHIND: f64 = MAX_INPUTS as f64;
 /// Quarters of a tick, in which margins are reported.
 const QUARTERS: f64 = 4.0;
+/// The parts of a tick in which a client says how far behind its newest input it shows the world, with 16 bits.
+const SHOWN_PARTS: f64 = 64.0;
+/// The messages of which the server knows what their clients showed.
+const KEPT_VIEWS: usize = 64;
 
 /// The keys of a player during a tick, one bit each.
 pub type Keys = u32;
@@ -29,7 +34,7 @@ pub type Keys = u32;
 /// let mut buf = [0; MAX_INPUT_BYTES];
 /// for tick in 100..105 {
 ///     log.push(tick, tick % 2);
-///     let length = log.write(&mut buf);
+///     let length = log.write(None, None, &mut buf);
 ///     // Only the last message arrives, and brings all five inputs.
 ///     if tick == 104 {
 ///         buffer.read(&buf[..length], 100.25)?;
@@ -37,7 +42,7 @@ pub type Keys = u32;
 /// }
 /// assert_eq!((100..105).map(|tick| buffer.keys(tick).keys).collect::<Vec<_>>(), [0, 1, 0, 1, 0]);
 /// log.on_confirmed(104);
-/// assert_eq!(log.write(&mut buf), 7, "nothing older than the newest one");
+/// assert_eq!(log.write(None, None, &mut buf), 7, "nothing older than the newest one");
 /// # Ok::<(), slipgate_sync::StateReadError>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -91,14 +96,18 @@ impl InputLog {
         self.keys.get(tick as usize % MAX_INPUTS).copied().filter(|_| age < self.count)
     }
 
-    /// Writes all inputs that are not confirmed, and at least the newest one. Returns the bytes of the message; 0 if
-    /// there is no input, or if `buf` is shorter than [`MAX_INPUT_BYTES`].
-    pub fn write(&self, buf: &mut [u8]) -> usize {
+    /// Writes all inputs that are not confirmed, and at least the newest one. `shown` is the tick that the client
+    /// showed, of [`PlayoutClock::tick`](crate::PlayoutClock::tick), for lag compensation. `resync` is the request of
+    /// [`Replica::resync_request`](crate::Replica::resync_request). Returns the bytes of the message; 0 if there is no
+    /// input, or if `buf` is shorter than [`MAX_INPUT_BYTES`].
+    pub fn write(&self, shown: Option<f64>, resync: Option<ResyncRequest>, buf: &mut [u8]) -> usize {
         let Some(newest) = self.newest.filter(|_| buf.len() >= MAX_INPUT_BYTES) else { return 0 };
         let missing = self.confirmed.map_or(self.count, |confirmed| (newest - confirmed) as usize);
         let count = missing.clamp(1, self.count.max(1));
         let mut writer = BitWriter::new(buf);
         write_inputs(&mut writer, newest, count, |tick| self.keys(tick).unwrap_or(0));
+        let parts_behind = shown.map(|shown| libm::round((f64::from(newest) - shown) * SHOWN_PARTS) as u16);
+        write_extras(&mut writer, InputExtras { parts_behind, resync });
         writer.finish().div_ceil(8)
     }
 }
@@ -119,6 +128,43 @@ fn write_inputs(writer: &mut BitWriter<'_>, newest: u32, count: usize, keys: imp
     }
 }
 
+/// The parts of a message beside its inputs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct InputExtras {
+    /// How far behind the newest input the client showed the world, in parts of a tick; at most 1023 ticks.
+    parts_behind: Option<u16>,
+    resync: Option<ResyncRequest>,
+}
+
+impl InputExtras {
+    const NONE: Self = Self { parts_behind: None, resync: None };
+}
+
+/// Writes what a message has beside its inputs: nothing, or a one and two flags.
+fn write_extras(writer: &mut BitWriter<'_>, extras: InputExtras) {
+    if extras == InputExtras::NONE {
+        return;
+    }
+    writer.write(1, 1);
+    writer.write(u32::from(extras.parts_behind.is_some()), 1);
+    extras.parts_behind.into_iter().for_each(|parts| writer.write(parts.into(), 16));
+    writer.write(u32::from(extras.resync.is_some()), 1);
+    extras.resync.into_iter().for_each(|request| writer.write(request.0.into(), 4));
+}
+
+/// Reads what [`write_extras`] wrote, up to the end of the message.
+fn read_extras(reader: &mut BitReader<'_>) -> Result<InputExtras, StateReadError> {
+    if reader.is_at_padding() {
+        return Ok(InputExtras::NONE);
+    }
+    let has_extras = reader.read_bit()?;
+    let parts_behind = if reader.read_bit()? { Some(reader.read(16)? as u16) } else { None };
+    let resync = if reader.read_bit()? { Some(ResyncRequest(reader.read(4)? as u8)) } else { None };
+    let extras = InputExtras { parts_behind, resync };
+    let is_valid = has_extras && extras != InputExtras::NONE && reader.is_at_padding();
+    if is_valid { Ok(extras) } else { Err(StateReadError::OutOfRange) }
+}
+
 /// The keys of a player that a server plays at a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TickKeys {
@@ -128,17 +174,8 @@ pub struct TickKeys {
     pub is_missing: bool,
 }
 
-/// The server's report of how early the inputs of a client arrive. It goes into each state for this client, and rules
-/// [`InputClock`](crate::InputClock).
-///
-/// # Examples
-///
-/// ```
-/// use slipgate_sync::InputReport;
-///
-/// let report = InputReport { newest: 1200, margin_quarters: -3 };
-/// assert_eq!(InputReport::from_bytes(report.to_bytes()), report);
-/// ```
+/// The server's report of how early the inputs of a client arrive. It goes into each state for this client
+/// ([`Replicator::set_report`](crate::Replicator::set_report)), and rules [`InputClock`](crate::InputClock).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InputReport {
     /// The newest tick up to which all inputs arrived: they need not be sent again.
@@ -153,20 +190,6 @@ impl InputReport {
     /// Returns whether the margin is beyond what a report can tell.
     pub(crate) const fn is_beyond(self) -> bool {
         matches!(self.margin_quarters, i8::MIN | i8::MAX)
-    }
-
-    /// Returns the report as it goes into a message.
-    #[must_use]
-    pub const fn to_bytes(self) -> [u8; 5] {
-        let [a, b, c, d] = self.newest.to_le_bytes();
-        [a, b, c, d, self.margin_quarters as u8]
-    }
-
-    /// Returns the report of these bytes. Any bytes are one.
-    #[must_use]
-    pub const fn from_bytes(bytes: [u8; 5]) -> Self {
-        let [a, b, c, d, margin] = bytes;
-        Self { newest: u32::from_le_bytes([a, b, c, d]), margin_quarters: margin as i8 }
     }
 }
 
@@ -185,6 +208,8 @@ pub struct InputBuffer {
     /// The report of the last message, if its newest input was dropped.
     dropped: Option<InputReport>,
     missed: u64,
+    /// The ticks of the last messages, and how many ticks before it each client showed the world.
+    views: [Option<(u32, f64)>; KEPT_VIEWS],
 }
 
 impl InputBuffer {
@@ -202,17 +227,18 @@ impl InputBuffer {
             least_margin: None,
             dropped: None,
             missed: 0,
+            views: [None; KEPT_VIEWS],
         }
     }
 
     /// Reads a message that arrived when the server was at `now`, a tick with its fraction. Inputs that are more than
     /// 48 ticks ahead or 32 behind are dropped, and the next report says so; those of ticks that were played already
-    /// count for the report only.
+    /// count for the report only. Returns the client's request for [`Replicator::resync`](crate::Replicator::resync).
     ///
     /// # Errors
     ///
     /// [`StateReadError`] if the message is cut or has more than its inputs. Nothing of it is applied then.
-    pub fn read(&mut self, message: &[u8], now: f64) -> Result<(), StateReadError> {
+    pub fn read(&mut self, message: &[u8], now: f64) -> Result<Option<ResyncRequest>, StateReadError> {
         let mut reader = BitReader::new(message);
         let newest = nearest(reader.read(16)?, now.max(0.0) as u32);
         let count = reader.read(5)? as usize + 1;
@@ -225,9 +251,7 @@ impl InputBuffer {
             }
             *input = after;
         }
-        if !reader.is_at_padding() {
-            return Err(StateReadError::OutOfRange);
-        }
+        let InputExtras { parts_behind, resync } = read_extras(&mut reader)?;
         self.dropped = beyond_range(newest, now);
         for (age, keys) in (0..).zip(inputs).take(count) {
             if let Some(tick) = newest.checked_sub(age) {
@@ -239,7 +263,20 @@ impl InputBuffer {
         if self.dropped.is_none() && self.newest.is_some() {
             self.complete = self.complete.max(Some(newest.saturating_sub(count as u32)));
         }
-        Ok(())
+        if let (Some(parts), None) = (parts_behind, self.dropped) {
+            let kept = self.views.get_mut(newest as usize % KEPT_VIEWS);
+            kept.into_iter().for_each(|kept| *kept = Some((newest, f64::from(parts) / SHOWN_PARTS)));
+        }
+        Ok(resync)
+    }
+
+    /// Returns the tick that the client showed when it made the input of a tick, with its fraction, for
+    /// [`Rewind::at`](crate::Rewind::at). If the message of this tick got lost, or a message has several new inputs,
+    /// the client was as far behind as at the nearest tick that is known. Without any it saw the present.
+    #[must_use]
+    pub fn shown(&self, tick: u32) -> f64 {
+        let nearest = self.views.iter().flatten().min_by_key(|(of, _)| of.abs_diff(tick));
+        f64::from(tick) - nearest.map_or(0.0, |(_, behind)| *behind)
     }
 
     fn add(&mut self, tick: u32, keys: Keys, now: f64) {
@@ -304,7 +341,7 @@ fn beyond_range(newest: u32, now: f64) -> Option<InputReport> {
 }
 
 /// Returns the tick with these lowest 16 bits that is nearest to another one.
-fn nearest(low: u32, to: u32) -> u32 {
+pub(crate) fn nearest(low: u32, to: u32) -> u32 {
     let ahead = (low as u16).wrapping_sub(to as u16) as i16;
     to.saturating_add_signed(i32::from(ahead))
 }
@@ -320,7 +357,7 @@ mod tests {
             let (mut log, mut buffer) = (InputLog::new(), InputBuffer::new(0));
             (first..).zip(&keys).for_each(|(tick, keys)| log.push(tick, *keys));
             let mut buf = [0xff; MAX_INPUT_BYTES];
-            let length = log.write(&mut buf);
+            let length = log.write(None, None, &mut buf);
             buffer.read(&buf[..length], f64::from(first)).unwrap();
             for (tick, keys) in (first..).zip(&keys).skip(keys.len().saturating_sub(MAX_INPUTS)) {
                 if tick - first <= 32 {
@@ -346,7 +383,7 @@ mod tests {
         let (mut log, mut buffer) = (InputLog::new(), InputBuffer::new(0b10));
         log.push(7, 0b11);
         let mut buf = [0; MAX_INPUT_BYTES];
-        let length = log.write(&mut buf);
+        let length = log.write(None, None, &mut buf);
         buffer.read(&buf[..length], 5.0).unwrap();
         assert_eq!(buffer.keys(7), TickKeys { keys: 0b11, is_missing: false });
         assert_eq!(buffer.keys(8), TickKeys { keys: 0b01, is_missing: true });
@@ -359,7 +396,7 @@ mod tests {
         let mut buf = [0; MAX_INPUT_BYTES];
         for (tick, now) in [(100, 97.5), (101, 99.5), (102, 101.75)] {
             log.push(tick, 0);
-            let length = log.write(&mut buf);
+            let length = log.write(None, None, &mut buf);
             // The second message is lost; the third one repeats its input.
             if tick != 101 {
                 buffer.read(&buf[..length], now).unwrap();
@@ -375,7 +412,7 @@ mod tests {
         let mut buf = [0; MAX_INPUT_BYTES];
         for (log, tick) in [(&mut early, 140), (&mut late, 76)] {
             log.push(tick, tick);
-            let length = log.write(&mut buf);
+            let length = log.write(None, None, &mut buf);
             buffer.read(&buf[..length], 100.0).unwrap();
         }
         assert_eq!(buffer.keys(140), TickKeys { keys: 140, is_missing: false });
@@ -388,10 +425,28 @@ mod tests {
         // The report would take seconds if it counted the ticks of the pause.
         for (tick, confirmed) in [(100, 100), (4_000_000_000, 4_000_000_000)] {
             log.push(tick, 1);
-            let length = log.write(&mut buf);
+            let length = log.write(None, None, &mut buf);
             buffer.read(&buf[..length], f64::from(tick)).unwrap();
             assert_eq!(buffer.report(), Some(InputReport { newest: confirmed, margin_quarters: 0 }));
         }
+    }
+
+    /// A view of a lost message is replaced by that of the nearest one, not by the present.
+    #[test]
+    fn shown_tick_of_a_lost_message_is_that_of_the_nearest() {
+        let (mut log, mut buffer) = (InputLog::new(), InputBuffer::new(0));
+        assert_eq!(buffer.shown(100), 100.0);
+        // The messages of 101 and 102 are lost, and the delay grows meanwhile.
+        for (tick, shown) in [(99, 90.0), (100, 91.0), (101, 0.0), (102, 0.0), (103, 93.5)] {
+            log.push(tick, 0);
+            let mut buf = [0; MAX_INPUT_BYTES];
+            let length = log.write(Some(shown), None, &mut buf);
+            if shown > 0.0 {
+                buffer.read(&buf[..length], f64::from(tick) - 2.0).unwrap();
+            }
+        }
+        let shown = [99, 100, 101, 102, 103, 104].map(|tick| buffer.shown(tick));
+        assert_eq!(shown, [90.0, 91.0, 92.0, 92.5, 93.5, 94.5]);
     }
 
     #[test]
@@ -399,14 +454,14 @@ mod tests {
         let (mut log, mut buffer) = (InputLog::new(), InputBuffer::new(0));
         log.push(500, 1);
         let mut buf = [0; MAX_INPUT_BYTES];
-        let length = log.write(&mut buf);
+        let length = log.write(None, None, &mut buf);
         buffer.read(&buf[..length], 100.0).unwrap();
         assert_eq!(buffer.report(), Some(InputReport { newest: 500, margin_quarters: i8::MAX }));
         assert_eq!(buffer.report(), None);
         assert!(buffer.keys(500).is_missing);
         // The client jumps back, and its inputs of earlier ticks are taken.
         log.push(103, 2);
-        let length = log.write(&mut buf);
+        let length = log.write(None, None, &mut buf);
         buffer.read(&buf[..length], 100.0).unwrap();
         assert_eq!(buffer.report(), Some(InputReport { newest: 103, margin_quarters: 12 }));
         assert_eq!(buffer.keys(103), TickKeys { keys: 2, is_missing: false });

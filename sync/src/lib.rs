@@ -36,6 +36,7 @@ struct SyncReadme;
 
 mod bits;
 mod commits;
+mod header;
 mod input_clock;
 mod inputs;
 mod object;
@@ -50,6 +51,7 @@ mod record;
 mod release;
 mod replica;
 mod replicator;
+mod resync;
 mod rewind;
 mod samples;
 mod schema;
@@ -58,6 +60,7 @@ mod snap;
 #[cfg(test)]
 mod tests;
 
+pub use header::StateHeader;
 pub use input_clock::InputClock;
 pub use inputs::{InputBuffer, InputLog, InputReport, Keys, MAX_INPUT_BYTES, MAX_INPUTS, TickKeys};
 pub use object::{ObjectId, ObjectMut, ObjectRef, WrongField};
@@ -69,6 +72,7 @@ pub use read_error::StateReadError;
 pub use release::StateQueue;
 pub use replica::{GoneReason, Replica, ReplicaChange};
 pub use replicator::{Look, Replicator, ReplicatorError, StateMessage, ViewerId};
+pub use resync::ResyncRequest;
 pub use rewind::{MAX_REWIND, Rewind};
 pub use samples::{PlayoutSamples, ShownBy};
 pub use schema::{Field, MAX_FIELDS, MAX_KINDS, MAX_WORDS, ObjectKind, Schema, SchemaBuilder, SchemaError};

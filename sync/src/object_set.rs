@@ -26,12 +26,28 @@ impl ObjectSet {
         }
     }
 
+    /// Inserts the id, or removes it.
+    pub(crate) fn set(&mut self, id: usize, is_member: bool) {
+        if is_member { self.insert(id) } else { self.remove(id) }
+    }
+
     pub(crate) fn contains(&self, id: usize) -> bool {
         self.words.get(id / 64).is_some_and(|word| word >> (id % 64) & 1 == 1)
     }
 
     pub(crate) fn clear(&mut self) {
         self.words.fill(0);
+    }
+
+    /// Returns whether the set has any of `count` ids from `first` on. `first` and 64 are multiples of `count`.
+    pub(crate) fn has_any_of(&self, first: usize, count: usize) -> bool {
+        let mask = u64::MAX >> (64 - count.clamp(1, 64)) << (first % 64);
+        self.words.get(first / 64).is_some_and(|word| word & mask != 0)
+    }
+
+    /// Inserts the ids that the other set has.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.words.iter_mut().zip(&other.words).for_each(|(word, other)| *word |= other);
     }
 
     /// Inserts the ids that both other sets have.
@@ -43,6 +59,18 @@ impl ObjectSet {
     /// Returns the number of groups of 64 ids.
     pub(crate) fn groups(&self) -> usize {
         self.words.len()
+    }
+
+    /// Returns how many ids of a group the set has and the other one has not.
+    pub(crate) fn count_without(&self, other: &Self, index: usize) -> usize {
+        let word = |set: &Self| set.words.get(index).copied().unwrap_or(0);
+        (word(self) & !word(other)).count_ones() as usize
+    }
+
+    /// Returns the ids of a group that both sets have, in ascending order. The sets can change meanwhile.
+    pub(crate) fn common_group(&self, other: &Self, index: usize) -> impl Iterator<Item = usize> + use<> {
+        let word = |set: &Self| set.words.get(index).copied().unwrap_or(0);
+        ids(index, word(self) & word(other))
     }
 
     /// Returns the ids of a group in ascending order. The set can change meanwhile.
@@ -118,6 +146,16 @@ mod tests {
             prop_assert_eq!(set.after(probe), ids.range(probe + 1..).next().copied());
             prop_assert_eq!(set.contains(probe), ids.contains(&probe));
             prop_assert!((0..set.groups()).flat_map(|index| set.group(index)).eq(ids.iter().copied()));
+            let mut other = ObjectSet::new(300);
+            ids.iter().filter(|id| **id % 3 > 0).for_each(|id| other.insert(*id));
+            let without: usize = (0..set.groups()).map(|index| set.count_without(&other, index)).sum();
+            prop_assert_eq!(without, ids.iter().filter(|id| **id % 3 == 0).count());
+            let common = (0..set.groups()).flat_map(|index| set.common_group(&other, index));
+            prop_assert!(common.eq(ids.iter().copied().filter(|id| id % 3 > 0)));
+            let first = probe / 16 * 16;
+            prop_assert_eq!(set.has_any_of(first, 16), ids.range(first..first + 16).next().is_some());
+            other.add(&set);
+            prop_assert!(other.iter().eq(ids.iter().copied()));
             ids.iter().for_each(|id| set.remove(*id));
             prop_assert_eq!(set.iter().next(), None);
             set.insert_below(probe);

@@ -31,14 +31,13 @@ const CORRECTION_TIME: i64 = 1_000_000;
 const MAX_DEVIATION: i64 = 500_000;
 /// A pause of arrivals that counts as an outage: it says nothing of the next ones.
 const OUTAGE: i64 = 500_000;
-/// The time without anything new to show after which the timeline jumps, if states keep arriving.
-const MAX_STARVED: i64 = 200_000;
-/// The deviation above which it jumps then; 5 % correct a smaller one in 2 s.
-const MAX_STARVED_DEVIATION: i64 = 100_000;
-/// A state that is quicker than all of the window by this time has another schedule: a clock lost time.
+/// A state that is quicker than all of the window by this time contradicts their schedule: a clock lost time.
 const QUICKER: i64 = 250_000;
-/// The states of a new schedule in a row that show that it is one.
-const STATES_OF_SCHEDULE: u32 = 4;
+/// The states in a row, and their time, that show that there is a new schedule.
+const STATES_OF_SCHEDULE: usize = 4;
+const TIME_OF_SCHEDULE: i64 = 200_000;
+/// The deviation from a new schedule above which the timeline jumps; 5 % correct a smaller one in 2 s.
+const MAX_NEW_DEVIATION: i64 = 100_000;
 
 /// An arrival: when, and how late the state before it was replaced.
 #[derive(Clone, Copy, Debug)]
@@ -50,10 +49,20 @@ struct StateArrival {
     need: i64,
 }
 
+/// States in a row that contradict the schedule in one direction.
+#[derive(Clone, Copy, Debug)]
+struct Contradiction {
+    /// Whether they came too late to be shown, rather than much too early.
+    is_late: bool,
+    since: i64,
+    states: usize,
+}
+
 /// The position of a client in the server's time. All times are since one moment that the game chooses.
 ///
-/// The timeline runs at 95 to 105 % of real time. It jumps only at the first state, beyond 500 ms, and if there was
-/// nothing new to show for 200 ms although four states arrived meanwhile: the server or the client lost time.
+/// The timeline runs at 95 to 105 % of real time. It jumps only at the first state, beyond 500 ms, and to a new
+/// schedule: the server or the client lost time, or the path is another one. That is known after 200 ms in which all
+/// states came too late to be shown, or more than 250 ms quicker than before.
 ///
 /// # Examples
 ///
@@ -87,10 +96,9 @@ pub struct PlayoutClock {
     quickest: i64,
     /// The position in the server's time, and when it was there.
     position: Option<(i64, i64)>,
-    /// Since when the timeline is beyond the newest state, and the states that arrived meanwhile.
-    starved: Option<(i64, u32)>,
-    /// Since when all states are much quicker than before, and how many they are.
-    quicker: Option<(i64, u32)>,
+    contradiction: Option<Contradiction>,
+    /// Whether a new schedule started since the last [`advance`](Self::advance).
+    has_new_schedule: bool,
     /// Whether states arrive that waited during an outage of this client.
     is_after_outage: bool,
     jumps: u32,
@@ -109,8 +117,8 @@ impl PlayoutClock {
             target: 0,
             quickest: 0,
             position: None,
-            starved: None,
-            quicker: None,
+            contradiction: None,
+            has_new_schedule: false,
             is_after_outage: false,
             jumps: 0,
         }
@@ -129,7 +137,6 @@ impl PlayoutClock {
             return;
         }
         self.newest = Some((tick, now));
-        self.starved = self.starved.map(|(since, states)| (since, states.saturating_add(1)));
         let (delay, need) = (now - self.time_of(tick), now - self.time_of(before));
         // The needs of an outage, and of a server that stopped sending, say nothing of the next states. The same
         // holds for states that waited: they arrive at once.
@@ -139,25 +146,31 @@ impl PlayoutClock {
             return;
         }
         self.remember(StateArrival { at: now, delay, need });
-        self.quicker = match self.quicker {
-            _ if self.arrivals.len() < 2 || delay >= self.quickest - QUICKER => None,
-            Some((since, states)) => Some((since, states + 1)),
-            None => Some((now, 1)),
-        };
-        match self.quicker {
-            Some((since, STATES_OF_SCHEDULE..)) => self.start_schedule(since, now),
-            Some(_) => {}
-            None => self.update_target(now),
+        self.contradiction = self.contradiction_of(tick, delay, now);
+        let Some(Contradiction { since, states, .. }) = self.contradiction else { return self.update_target(now) };
+        if states >= STATES_OF_SCHEDULE && now - since >= TIME_OF_SCHEDULE {
+            self.start_schedule(states);
+            self.update_target(now);
         }
     }
 
-    /// Forgets the arrivals before a moment.
-    fn start_schedule(&mut self, since: i64, now: i64) {
-        self.quicker = None;
-        // A clock that went back leaves arrivals of the future.
-        self.arrivals.retain(|arrival| (since..=now).contains(&arrival.at));
-        self.next = 0;
-        self.update_target(now);
+    /// Returns whether a state contradicts the schedule, and the ones before it did, too.
+    fn contradiction_of(&self, tick: u32, delay: i64, now: i64) -> Option<Contradiction> {
+        let timeline = self.position.map(|(position, at)| position + (now - at).max(0));
+        let is_late = timeline.is_some_and(|timeline| timeline > self.time_of(tick));
+        if !is_late && delay >= self.quickest - QUICKER {
+            return None;
+        }
+        let before = self.contradiction.filter(|before| before.is_late == is_late);
+        let (since, states) = before.map_or((now, 0), |before| (before.since, before.states));
+        Some(Contradiction { is_late, since, states: states + 1 })
+    }
+
+    /// Forgets all arrivals but the newest ones.
+    fn start_schedule(&mut self, states: usize) {
+        self.arrivals.rotate_left(self.next);
+        self.arrivals.drain(..self.arrivals.len().saturating_sub(states));
+        (self.next, self.contradiction, self.has_new_schedule) = (0, None, true);
     }
 
     /// Moves the timeline on. Returns the tick, with its fraction, that is to be shown now; `None` before the first
@@ -165,16 +178,12 @@ impl PlayoutClock {
     pub fn advance(&mut self, now: Duration) -> Option<f64> {
         let now = micros(now);
         self.newest?;
-        let is_new = |(since, states): &(i64, u32)| now - since > MAX_STARVED && *states >= STATES_OF_SCHEDULE;
-        let has_new_schedule = self.starved.filter(is_new);
-        if let Some((since, _)) = has_new_schedule {
-            self.start_schedule(since, now);
-        }
         let target = now - self.target;
         let (position, at) = self.position.unwrap_or((target, now));
         let passed = (now - at).max(0);
         let deviation = target - (position + passed);
-        let most = if has_new_schedule.is_some() { MAX_STARVED_DEVIATION } else { MAX_DEVIATION };
+        let has_new_schedule = core::mem::take(&mut self.has_new_schedule);
+        let most = if has_new_schedule { MAX_NEW_DEVIATION } else { MAX_DEVIATION };
         let next = if deviation.abs() > most {
             self.jumps += 1;
             target
@@ -184,7 +193,6 @@ impl PlayoutClock {
             position + passed + if self.is_overdue(now) { -most } else { correction }
         };
         self.position = Some((next, now));
-        self.starved = if self.is_starved() { self.starved.or(Some((now, 0))) } else { None };
         self.tick()
     }
 
@@ -288,24 +296,57 @@ mod tests {
         Duration::from_millis(millis)
     }
 
-    #[test]
-    fn timeline_deviates_by_at_most_5_percent() {
-        let mut clock = PlayoutClock::new(RATE);
-        let mut before = None;
-        for millis in 0..20_000_u64 {
-            // The path gets slower by 70 ms after 10 s.
-            let delay = if millis < 10_000 { 50 } else { 120 };
-            if millis % 50 == 0 && millis > delay {
-                clock.on_state(((millis - delay) * 60 / 1000) as u32, at(millis));
+    /// Runs 20 s over a path with this delay at each millisecond. Returns the clock, and the milliseconds in which it
+    /// left 95 to 105 % of the speed of time.
+    fn run_over(delay: impl Fn(u64) -> u64) -> (PlayoutClock, Vec<u64>) {
+        let (mut clock, mut arrivals) = (PlayoutClock::new(RATE), Vec::new());
+        for state in 1..400_u32 {
+            let sent = u64::from(state) * 50;
+            arrivals.push((sent + delay(sent), 3 * state));
+        }
+        arrivals.sort_unstable();
+        let (mut next, mut before, mut beyond) = (0, None, Vec::new());
+        for millis in 0..20_000 {
+            while let Some((_, tick)) = arrivals.get(next).filter(|(arrival, _)| *arrival <= millis) {
+                clock.on_state(*tick, at(millis));
+                next += 1;
             }
             let Some(tick) = clock.advance(at(millis)) else { continue };
-            if let Some(before) = before {
-                let speed: f64 = (tick - before) / 0.06;
-                assert!((0.949..=1.051).contains(&speed), "{speed} at {millis} ms");
+            let speed: f64 = before.map_or(1.0, |before| (tick - before) / 0.06);
+            if !(0.949..=1.051).contains(&speed) {
+                beyond.push(millis);
             }
             before = Some(tick);
         }
-        assert_eq!(clock.jumps(), 0);
+        (clock, beyond)
+    }
+
+    #[test]
+    fn timeline_deviates_by_at_most_5_percent() {
+        // 70 ms at once, and 200 ms in 5 s.
+        let slower: [fn(u64) -> u64; 2] =
+            [|millis| if millis < 10_000 { 50 } else { 120 }, |millis| 50 + (millis.clamp(5000, 10_000) - 5000) / 25];
+        for delay in slower {
+            let (clock, beyond) = run_over(delay);
+            assert_eq!((clock.jumps(), beyond), (0, Vec::new()));
+        }
+    }
+
+    #[test]
+    fn path_that_is_slower_by_200_ms_at_once_is_one_jump() {
+        let (clock, beyond) = run_over(|millis| if millis < 10_000 { 50 } else { 250 });
+        assert_eq!((clock.jumps(), beyond.len()), (1, 1), "{beyond:?}");
+        // The fifth late state shows that it is a schedule.
+        assert!((10_250..10_500).contains(&beyond[0]), "{beyond:?}");
+        assert!(clock.delay() < at(65), "{:?}", clock.delay());
+    }
+
+    #[test]
+    fn states_that_waited_on_the_path_are_no_new_schedule() {
+        // Nothing arrives for 400 ms, and then all at once.
+        let wait = |millis: u64| if (10_000..10_400).contains(&millis) { 10_400 - millis + 50 } else { 50 };
+        let (clock, beyond) = run_over(wait);
+        assert_eq!((clock.jumps(), beyond), (0, Vec::new()));
     }
 
     #[test]
@@ -359,5 +400,45 @@ mod tests {
             clock.tick().unwrap()
         };
         assert!((run(0) - run(1_000_000)).abs() < 1e-3);
+    }
+
+    #[test]
+    fn three_late_states_are_no_new_schedule_and_four_are() {
+        let rate = TickRate { per_second: 60, between_states: 6 };
+        for (late, jumps) in [(1, 0), (3, 0), (4, 1), (8, 1)] {
+            let mut clock = PlayoutClock::new(rate);
+            for state in 1..=50 + late {
+                let now = at(u64::from(state) * 100 + if state > 50 { 250 } else { 50 });
+                clock.on_state(6 * state, now);
+                clock.advance(now);
+            }
+            assert_eq!(clock.jumps(), jumps, "{late} late states");
+        }
+    }
+
+    #[test]
+    fn late_states_and_a_quick_one_are_no_new_schedule() {
+        let mut clock = PlayoutClock::new(RATE);
+        // Four states are 300 ms late, and the fifth one is 300 ms quicker than before: it jumped over some others.
+        let usual = (1..=400).map(|state| (state, 400));
+        let contradicting = (401..=404).map(|state| (state, 700)).chain([(417, 100)]);
+        for (state, delay) in usual.chain(contradicting) {
+            let now = at(state * 50 + delay);
+            clock.on_state(3 * state as u32, now);
+            clock.advance(now);
+        }
+        assert_eq!(clock.jumps(), 0);
+    }
+
+    #[test]
+    fn new_schedule_after_minutes_forgets_all_of_the_old_one() {
+        let mut clock = PlayoutClock::new(RATE);
+        for state in 1..=5000_u64 {
+            let now = at(state * 50 + if state > 4900 { 250 } else { 50 });
+            clock.on_state(3 * state as u32, now);
+            clock.advance(now);
+        }
+        assert_eq!(clock.jumps(), 1);
+        assert!(clock.delay() < at(65), "{:?}", clock.delay());
     }
 }

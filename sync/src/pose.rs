@@ -25,8 +25,9 @@ pub struct PoseSample {
     pub velocity: Option<[f32; 3]>,
     /// Whether the object does not move from here on, until the state before the next sample.
     pub is_at_rest: bool,
-    /// Whether the object jumped here: nothing is between this sample and the one before.
-    pub is_teleport: bool,
+    /// How often the object has jumped so far: nothing is between two samples with different numbers. A game sends
+    /// this number, and not a flag in the state of a jump: the message of that state may get lost.
+    pub teleports: u32,
 }
 
 /// How many ticks a second has, and how many ticks are between two states that a server sends.
@@ -47,7 +48,7 @@ impl TickRate {
 /// Returns the pose between two samples at a tick with a fraction. `Hermite` where both velocities are known, else
 /// even motion; rotations by the shortest way.
 pub(crate) fn between(from: &PoseSample, to: &PoseSample, at: f64, rate: TickRate) -> Pose {
-    if to.is_teleport {
+    if to.teleports != from.teleports {
         return if at < f64::from(to.tick) { from.pose } else { to.pose };
     }
     // An object at rest starts to move after the last state in which it rested.
@@ -144,7 +145,7 @@ mod tests {
 
     fn sample(tick: u32, x: f32) -> PoseSample {
         let pose = Pose { position: [x, 0.0, 0.0], ..Pose::ORIGIN };
-        PoseSample { tick, pose, velocity: None, is_at_rest: false, is_teleport: false }
+        PoseSample { tick, pose, velocity: None, is_at_rest: false, teleports: 0 }
     }
 
     #[test]
@@ -170,9 +171,12 @@ mod tests {
 
     #[test]
     fn nothing_is_between_a_teleport_and_the_sample_before() {
-        let to = PoseSample { is_teleport: true, ..sample(20, 9.0) };
+        // The state of the teleport itself was lost.
+        let to = PoseSample { teleports: 1, ..sample(20, 9.0) };
         assert_eq!(between(&sample(10, 1.0), &to, 19.9, RATE).position[0], 1.0);
         assert_eq!(between(&sample(10, 1.0), &to, 20.0, RATE).position[0], 9.0);
+        let after = PoseSample { teleports: 1, ..sample(30, 10.0) };
+        assert_eq!(between(&to, &after, 25.0, RATE).position[0], 9.5);
     }
 
     #[test]

@@ -18,6 +18,12 @@ pub enum StateReadError {
     UnknownKind,
     /// The record is a difference to a state that this replica does not have.
     MissingBaseline,
+    /// The message has all bits of its tick, which is more than 255 ticks older than the newest one. It came very late,
+    /// or the server has started again: then all its messages are refused until
+    /// [`Replica::reset`](crate::Replica::reset).
+    TickWentBack,
+    /// The states would take more memory than [`Replica::with_max_bytes`](crate::Replica::with_max_bytes) allows.
+    TooManyStates,
 }
 
 impl fmt::Display for StateReadError {
@@ -29,6 +35,8 @@ impl fmt::Display for StateReadError {
             Self::UnknownObject => "the id is above the limit of this replica",
             Self::UnknownKind => "the schema has no such kind",
             Self::MissingBaseline => "the record is a difference to a state that is not known",
+            Self::TickWentBack => "the server's tick went back",
+            Self::TooManyStates => "the states take more memory than this replica may use",
         })
     }
 }

@@ -9,9 +9,11 @@ use alloc::vec::Vec;
 use self::states::{StateTable, StoredState};
 use crate::bits::BitReader;
 use crate::commits::MAX_AGE;
+use crate::header::{HeaderRecord, StateHeader};
 use crate::object::{ObjectId, ObjectRef};
 use crate::read_error::StateReadError;
 use crate::record::{self, GAP_ORDER, KnownState, MAX_MOTION_TICKS, WordBuf};
+use crate::resync::ResyncRequest;
 use crate::schema::{MAX_WORDS, ObjectKind, Schema};
 
 /// The reason why an object is gone.
@@ -21,6 +23,8 @@ pub enum GoneReason {
     Despawned,
     /// It exists, but this client must not see it any more.
     OutOfSight,
+    /// The game has called [`Replica::reset`].
+    Reset,
 }
 
 /// A change that [`Replica::poll`] returns.
@@ -44,6 +48,10 @@ pub enum ReplicaChange {
         id: ObjectId,
         /// The reason.
         reason: GoneReason,
+        /// The first tick at which it is gone, as far as messages say. [`PlayoutSamples::remove`] shows it up to there.
+        ///
+        /// [`PlayoutSamples::remove`]: crate::PlayoutSamples::remove
+        tick: u32,
     },
 }
 
@@ -67,6 +75,8 @@ struct ReplicaObject {
     newest: Option<u32>,
     present: Option<(ObjectKind, u8)>,
     reason: GoneReason,
+    /// The tick of the record that said so.
+    gone_at: u32,
     reported: Option<(ObjectKind, u8)>,
     /// Whether the object that was reported is gone, and the present one is another one.
     is_replaced: bool,
@@ -79,11 +89,19 @@ impl ReplicaObject {
         newest: None,
         present: None,
         reason: GoneReason::Despawned,
+        gone_at: 0,
         reported: None,
         is_replaced: false,
         is_dirty: false,
         words: [0; MAX_WORDS],
     };
+
+    /// Notes that the present object is gone. Until the game is informed, that of an earlier object counts.
+    const fn end(&mut self, reason: GoneReason, tick: u32) {
+        if !self.is_replaced {
+            (self.reason, self.gone_at, self.is_replaced) = (reason, tick, true);
+        }
+    }
 }
 
 /// The objects that a server sends to this client.
@@ -124,11 +142,15 @@ pub struct Replica {
     parsed: Vec<ParsedRecord>,
     parsed_tick: u32,
     dirty: Vec<u16>,
+    /// How often the server has sent everything again, as far as messages have said so.
+    resyncs: u8,
+    needs_resync: bool,
 }
 
 impl Replica {
     /// Returns a replica without objects. `max_objects` is the server's limit. Memory for the states of an id is
-    /// allocated when an object has it for the first time, and grows up to 512 states.
+    /// allocated when an object has it for the first time, and grows up to 512 states, within
+    /// [`with_max_bytes`](Self::with_max_bytes).
     #[must_use]
     pub fn new(schema: Arc<Schema>, max_objects: u16) -> Self {
         let objects = usize::from(max_objects);
@@ -139,30 +161,82 @@ impl Replica {
             parsed: Vec::with_capacity(objects),
             parsed_tick: 0,
             dirty: Vec::with_capacity(objects),
+            resyncs: 0,
+            needs_resync: false,
             schema,
         }
     }
 
-    /// Reads a message. Returns the server's tick that it describes. Messages may come in any order and more than once.
-    /// One that comes more than 255 ticks late is not applied: the server knows that too.
+    /// Sets how many bytes the states of all objects may take, 64 MiB by default. A message that needs more is refused:
+    /// a server that is hostile, or has more objects than the game planned for, could make it 2 GiB otherwise.
+    #[must_use]
+    pub fn with_max_bytes(mut self, bytes: usize) -> Self {
+        self.states.set_max_bytes(bytes);
+        self
+    }
+
+    /// Forgets all objects and messages, for another connection or a server that has started again.
+    /// [`poll`](Self::poll) returns that all objects are gone, since tick 0. Make a new
+    /// [`PlayoutClock`](crate::PlayoutClock), [`InputClock`](crate::InputClock) and [`InputLog`](crate::InputLog), and
+    /// clear [`PlayoutSamples`](crate::PlayoutSamples) and [`StateQueue`](crate::StateQueue), too.
+    pub fn reset(&mut self) {
+        self.states.clear();
+        self.parsed.clear();
+        (self.newest, self.resyncs, self.needs_resync) = (None, 0, false);
+        for index in 0..self.objects.len() {
+            let Some(object) = self.objects.get_mut(index) else { return };
+            if object.present.take().is_some() {
+                object.end(GoneReason::Reset, 0);
+                self.mark(index);
+            }
+            self.objects.get_mut(index).into_iter().for_each(|object| object.newest = None);
+        }
+    }
+
+    /// Reads a message. Returns the server's tick that it describes, and the report of this client's inputs. Messages
+    /// may come in any order and more than once. One that comes more than 255 ticks late is not applied: the server
+    /// knows that too.
     ///
     /// # Errors
     ///
     /// [`StateReadError`] if a part of the message is not valid. Nothing of it is applied then. The transport has
-    /// acknowledged the message all the same, so the server must be asked to call
-    /// [`Replicator::resync`](crate::Replicator::resync).
-    pub fn read(&mut self, message: &[u8]) -> Result<u32, StateReadError> {
+    /// acknowledged the message all the same, so the server must send everything again: see
+    /// [`resync_request`](Self::resync_request).
+    pub fn read(&mut self, message: &[u8]) -> Result<StateHeader, StateReadError> {
         self.parsed.clear();
-        let mut reader = BitReader::new(message);
-        let tick = self.read_tick(&mut reader)?;
-        if self.newest.is_some_and(|newest| newest.saturating_sub(tick) > MAX_AGE) {
-            return Ok(tick);
-        }
-        let records = self.read_records(&mut reader, tick);
-        if records.is_err() {
+        let read = self.read_message(message);
+        if let Err(error) = read {
             self.parsed.clear();
+            // A message that is so late is no baseline for the server.
+            self.needs_resync |= error != StateReadError::TickWentBack;
         }
-        records?;
+        read
+    }
+
+    /// Returns the request to send everything again, after a message was refused and until the server has done so.
+    /// [`InputLog::write`](crate::InputLog::write) sends it.
+    #[must_use]
+    pub fn resync_request(&self) -> Option<ResyncRequest> {
+        self.needs_resync.then_some(ResyncRequest(self.resyncs))
+    }
+
+    fn read_message(&mut self, message: &[u8]) -> Result<StateHeader, StateReadError> {
+        let mut reader = BitReader::new(message);
+        let HeaderRecord { tick, wide, report } = HeaderRecord::read(&mut reader, self.newest)?;
+        let header = StateHeader { tick, report };
+        let is_late = self.newest.is_some_and(|newest| newest.saturating_sub(tick) > MAX_AGE);
+        if is_late && wide.is_some() {
+            return Err(StateReadError::TickWentBack);
+        }
+        if is_late {
+            return Ok(header);
+        }
+        self.read_records(&mut reader, tick)?;
+        self.check_memory(tick)?;
+        if let Some(resyncs) = wide.filter(|_| self.newest.is_none_or(|newest| tick >= newest)) {
+            self.needs_resync &= resyncs == self.resyncs;
+            self.resyncs = resyncs;
+        }
         self.parsed_tick = tick;
         let newest = self.newest.map_or(tick, |newest| newest.max(tick));
         self.newest = Some(newest);
@@ -171,20 +245,7 @@ impl Replica {
                 self.apply(record, tick, newest);
             }
         }
-        Ok(tick)
-    }
-
-    /// Reads the tick: all of its bits, or the lowest 16 bits of the one that is nearest to the newest tick.
-    fn read_tick(&self, reader: &mut BitReader<'_>) -> Result<u32, StateReadError> {
-        let low = reader.read(16)?;
-        let tick = if reader.read_bit()? {
-            reader.read(16)? << 16 | low
-        } else {
-            let newest = self.newest.ok_or(StateReadError::UnknownTick)?;
-            let ahead = (low as u16).wrapping_sub(newest as u16) as i16;
-            newest.checked_add_signed(i32::from(ahead)).ok_or(StateReadError::UnknownTick)?
-        };
-        if tick == 0 { Err(StateReadError::UnknownTick) } else { Ok(tick) }
+        Ok(header)
     }
 
     fn read_records(&mut self, reader: &mut BitReader<'_>, tick: u32) -> Result<(), StateReadError> {
@@ -199,6 +260,15 @@ impl Replica {
             self.parsed.push(ParsedRecord { object, content });
         }
         Ok(())
+    }
+
+    /// Checks that there is memory for the states of a message, before any of them is kept.
+    fn check_memory(&self, tick: u32) -> Result<(), StateReadError> {
+        let newest = self.newest.map_or(tick, |newest| newest.max(tick));
+        let is_state = |record: &&ParsedRecord| matches!(record.content, RecordContent::State { .. });
+        let objects = self.parsed.iter().filter(is_state).map(|record| record.object);
+        let bytes = objects.map(|object| self.states.bytes_to_add(object, tick, newest)).sum();
+        if self.states.has_room(bytes) { Ok(()) } else { Err(StateReadError::TooManyStates) }
     }
 
     /// Returns the objects that the last message described, with their states at its tick, in the order of their ids.
@@ -272,20 +342,24 @@ impl Replica {
             RecordContent::State { kind, generation, words, .. } => {
                 // A new object takes over the id only after the one before was removed.
                 if object.present.is_some_and(|before| before != (kind, generation)) {
-                    (object.reason, object.is_replaced) = (GoneReason::Despawned, true);
+                    object.end(GoneReason::Despawned, tick);
                 }
                 (object.present, object.words) = (Some((kind, generation)), words);
             }
             RecordContent::Gone(reason) => {
                 if object.present.take().is_some() {
-                    (object.reason, object.is_replaced) = (reason, true);
+                    object.end(reason, tick);
                 }
             }
         }
-        if !object.is_dirty {
-            object.is_dirty = true;
-            self.dirty.push(record.object as u16);
-        }
+        self.mark(record.object);
+    }
+
+    /// Notes that the game has to be informed of an object.
+    fn mark(&mut self, index: usize) {
+        let Some(object) = self.objects.get_mut(index).filter(|object| !object.is_dirty) else { return };
+        object.is_dirty = true;
+        self.dirty.push(index as u16);
     }
 
     /// Returns the next change since the last call. An object with several changes is returned once. If it
@@ -299,7 +373,7 @@ impl Replica {
             if reported.is_some() && is_replaced {
                 // The new object is reported by the next call.
                 object.reported = None;
-                return Some(ReplicaChange::Gone { id: ObjectId(id), reason: object.reason });
+                return Some(ReplicaChange::Gone { id: ObjectId(id), reason: object.reason, tick: object.gone_at });
             }
             object.is_dirty = false;
             self.dirty.pop();
@@ -332,5 +406,12 @@ impl Replica {
     #[must_use]
     pub const fn newest_tick(&self) -> Option<u32> {
         self.newest
+    }
+}
+
+#[cfg(test)]
+impl Replica {
+    pub(crate) const fn state_bytes(&self) -> usize {
+        self.states.bytes()
     }
 }

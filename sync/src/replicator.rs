@@ -21,13 +21,13 @@ use self::selection::{Room, Selection};
 use self::turn::{Turn, sent_record};
 use self::viewer::Viewer;
 use crate::commits::{CommitNumber, Commits};
+use crate::inputs::InputReport;
 use crate::object::{ObjectId, ObjectMut};
 use crate::object_set::ObjectSet;
 use crate::priority::Priorities;
+use crate::resync::ResyncRequest;
 use crate::schema::{ObjectKind, Schema};
 
-/// Commits after which all objects of a client are looked at again: a message may have got lost without a report.
-const COMMITS_PER_REVIEW: CommitNumber = 64;
 const DEFAULT_TICKS_PER_SECOND: u16 = 60;
 
 /// A client of a [`Replicator`].
@@ -74,7 +74,7 @@ pub struct StateMessage {
     pub bytes: usize,
     /// Its number, for [`Replicator::on_acknowledged`] and [`Replicator::on_lost`].
     pub tag: u64,
-    /// How many objects it describes.
+    /// How many objects it describes: 0 if only its tick is new for the client.
     pub objects: usize,
 }
 
@@ -108,7 +108,10 @@ struct ViewerSlot {
 /// replica.read(&buf[..message.bytes])?;
 /// assert_eq!(replica.object(ObjectId(7)).and_then(|door| door.bool(0)), Some(true));
 /// replicator.on_acknowledged(player, message.tag);
-/// assert!(replicator.write(player, &mut buf).is_none(), "the client has everything");
+/// // Nothing changes: the next message has its tick only.
+/// replicator.commit(2)?;
+/// assert_eq!(replicator.write(player, &mut buf).map(|message| (message.bytes, message.objects)), Some((4, 0)));
+/// assert_eq!(replicator.write(player, &mut buf), None);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
@@ -121,6 +124,8 @@ pub struct Replicator {
     end: usize,
     /// The words of all objects, as the game has set them.
     words: Vec<i32>,
+    /// The objects that the game may have changed since the newest commit.
+    touched: ObjectSet,
     /// The objects that changed at the newest commit.
     changed: ObjectSet,
     commits: Commits,
@@ -148,6 +153,7 @@ impl Replicator {
             objects: vec![free; objects],
             end: 0,
             words: vec![0; objects * words],
+            touched: ObjectSet::new(objects),
             changed: ObjectSet::new(objects),
             commits: Commits::new(words),
             encodings: Encodings::new(objects),
@@ -209,6 +215,7 @@ impl Replicator {
         let object = self.objects.get(index).filter(|object| object.is_live)?;
         let layout = self.schema.layout(object.kind)?;
         let start = index * self.schema.max_words();
+        self.touched.insert(index);
         Some(ObjectMut { layout, words: self.words.get_mut(start..start + layout.words())? })
     }
 
@@ -221,6 +228,7 @@ impl Replicator {
         if let Some(words) = self.words.get_mut(index * size..(index + 1) * size) {
             words.fill(0);
         }
+        self.grid.note(index);
         self.on_replaced(index, false);
     }
 
@@ -235,24 +243,30 @@ impl Replicator {
             return Err(ReplicatorError::TickNotLater);
         }
         self.find_changes();
-        self.commits.add(tick, self.words.get(..self.end * self.schema.max_words()).unwrap_or(&[]));
+        let words = self.words.get(..self.end * self.schema.max_words()).unwrap_or(&[]);
+        self.commits.add(tick, words, &self.changed);
+        self.grid.note_all(&self.changed);
         self.encodings.start(&self.commits);
-        let is_review = self.priorities.repeats_known || self.commits.newest().is_multiple_of(COMMITS_PER_REVIEW);
         for slot in self.viewers.iter_mut().filter(|slot| slot.is_used) {
+            slot.viewer.forget_old(&self.commits);
             slot.viewer.notice(&self.changed);
-            if is_review {
+            if self.priorities.repeats_known {
                 slot.viewer.due.insert_below(self.end);
             }
         }
         Ok(())
     }
 
-    /// Finds the objects with other words than at the newest commit.
+    /// Finds the objects with other words than at the newest commit, of those that the game may have changed.
     fn find_changes(&mut self) {
-        let (newest, size) = (self.commits.newest(), self.schema.max_words().max(1));
+        let (newest, size) = (self.commits.newest(), self.schema.max_words());
         self.changed.clear();
-        let objects = self.objects.iter_mut().zip(self.words.chunks_exact_mut(size)).take(self.end).enumerate();
-        for (index, (object, words)) in objects.filter(|(_, (object, _))| object.is_live) {
+        for index in self.touched.iter() {
+            let words = self.words.get_mut(index * size..(index + 1) * size);
+            let Some((object, words)) = self.objects.get_mut(index).zip(words) else { continue };
+            if !object.is_live {
+                continue;
+            }
             if let Some(layout) = self.schema.layout(object.kind) {
                 layout.stop_at_rest(words);
             }
@@ -261,6 +275,7 @@ impl Replicator {
                 self.changed.insert(index);
             }
         }
+        self.touched.clear();
     }
 
     /// Adds a client, which sees all objects.
@@ -327,18 +342,20 @@ impl Replicator {
         }
     }
 
-    /// Forgets what a client has, because [`Replica::read`](crate::Replica::read) failed there: all objects are sent as
-    /// a whole. A client can demand this once a second: returns whether a second has passed since the last time.
-    pub fn resync(&mut self, viewer: ViewerId) -> bool {
-        let newest = self.commits.newest();
-        let (now, interval) = (self.commits.tick(newest).unwrap_or(0), u32::from(self.ticks_per_second));
-        let Some(slot) = self.slot(viewer) else { return false };
-        let is_due = slot.viewer.resynced.is_none_or(|last| now - last >= interval);
-        if is_due {
-            slot.viewer.resynced = Some(now);
-            slot.viewer.resync(newest);
+    /// Sets the report of a client's inputs, which its next message has.
+    pub fn set_report(&mut self, viewer: ViewerId, report: Option<InputReport>) {
+        if let Some(slot) = self.slot(viewer) {
+            slot.viewer.report = report;
         }
-        is_due
+    }
+
+    /// Forgets what a client has, because [`Replica::read`](crate::Replica::read) failed there: all objects are sent as
+    /// a whole. Does so at most once a second, and only for a request that was made after the last time, or 5 s later.
+    /// Returns whether it did.
+    pub fn resync(&mut self, viewer: ViewerId, request: ResyncRequest) -> bool {
+        self.planned_for = None;
+        let Some(slot) = used_slot(&mut self.viewers, viewer) else { return false };
+        slot.viewer.resync(request, &self.commits, self.ticks_per_second)
     }
 
     /// Returns a client's data, to change it.
@@ -356,31 +373,35 @@ impl Replicator {
 
     fn choose(&mut self, viewer: ViewerId, messages: usize, bytes_each: usize) {
         let max_objects = messages.saturating_mul(usize::from(self.priorities.max_objects));
-        let room = Room { messages, bytes_each, max_objects };
         let newest = self.commits.newest();
         let Some(slot) = used_slot(&mut self.viewers, viewer).filter(|_| newest > 0) else { return };
         let turn = Turn {
             schema: &self.schema,
             priorities: self.priorities,
             objects: &self.objects,
+            changed: &self.changed,
             commits: &self.commits,
             ticks_per_second: self.ticks_per_second,
         };
         if slot.viewer.look.is_some() && self.grid_of != newest {
             self.grid_of = newest;
-            self.grid.fill(&self.schema, &self.objects, self.commits.newest_words());
+            self.grid.update_cells(&self.schema, &self.objects, &self.commits);
         }
         slot.viewer.update_seen(&self.grid, newest);
+        let header_bits = slot.viewer.header(turn.now()).bits();
+        let room = Room { messages, bytes_each, header_bits, max_objects };
         let is_known = self.planned_for == Some((viewer, newest));
         turn.plan(&mut slot.viewer, &mut self.encodings, &mut self.selection, room, is_known);
         self.planned_for = Some((viewer, newest));
     }
 
     /// Writes a message for a client into `buf`, which must not be longer than a message may be. It describes the most
-    /// urgent objects that fit. Returns `None` if the client has everything, or if nothing fits. Another call writes
-    /// the next objects of this commit.
+    /// urgent objects that fit. Another call writes the next objects of this commit. Returns `None` if no more are due
+    /// or fit. The first message of a commit is always written, as long as its header fits: a client that gets no
+    /// message cannot tell silence from loss.
     pub fn write(&mut self, viewer: ViewerId, buf: &mut [u8]) -> Option<StateMessage> {
-        let planned = Some((viewer, self.commits.newest()));
+        let newest = self.commits.newest();
+        let planned = Some((viewer, newest));
         if self.planned_for != planned || self.selection.is_written() {
             self.choose(viewer, 1, buf.len());
         }
@@ -389,11 +410,12 @@ impl Replicator {
             schema: &self.schema,
             priorities: self.priorities,
             objects: &self.objects,
+            changed: &self.changed,
             commits: &self.commits,
             ticks_per_second: self.ticks_per_second,
         };
         let (bits, objects) = turn.emit(buf, &self.encodings, &self.selection, &slot.viewer);
-        if objects == 0 {
+        if objects == 0 && slot.viewer.has_written(newest) || bits > buf.len() * 8 {
             return None;
         }
         let selection = &mut self.selection;

@@ -20,7 +20,7 @@ pub const MAX_REWIND: Duration = Duration::from_millis(250);
 /// let mut rewind = Rewind::new(10, TickRate { per_second: 60, between_states: 3 });
 /// for tick in [90, 93, 96, 99] {
 ///     let pose = Pose { position: [tick as f32, 0.0, 0.0], ..Pose::ORIGIN };
-///     let sample = PoseSample { tick, pose, velocity: None, is_at_rest: false, is_teleport: false };
+///     let sample = PoseSample { tick, pose, velocity: None, is_at_rest: false, teleports: 0 };
 ///     rewind.add(ObjectId(1), sample);
 /// }
 /// let (seen, tick) = (rewind.at(ObjectId(1), 94.0, 100), 94.0);
@@ -35,7 +35,8 @@ pub struct Rewind {
 }
 
 impl Rewind {
-    /// Returns a history for ids below `max_objects`.
+    /// Returns a history for ids below `max_objects`, of the same length as
+    /// [`PlayoutSamples::new`](crate::PlayoutSamples::new).
     #[must_use]
     pub fn new(max_objects: u16, rate: TickRate) -> Self {
         Self { samples: PlayoutSamples::new(max_objects, rate), rate }
@@ -48,7 +49,7 @@ impl Rewind {
 
     /// Forgets an object that is gone.
     pub fn remove(&mut self, id: ObjectId) {
-        self.samples.remove(id);
+        self.samples.remove(id, 0);
     }
 
     /// Returns the pose of an object that a client saw, which showed the tick `seen`, with its fraction, when it acted.
@@ -74,7 +75,7 @@ mod tests {
     fn sample(tick: u32) -> PoseSample {
         let x = libm::sinf(tick as f32 / 10.0);
         let pose = Pose { position: [x, x * x, 0.0], ..Pose::ORIGIN };
-        PoseSample { tick, pose, velocity: Some([6.0 * x, 0.0, 1.0]), is_at_rest: false, is_teleport: tick == 60 }
+        PoseSample { tick, pose, velocity: Some([6.0 * x, 0.0, 1.0]), is_at_rest: false, teleports: tick / 60 }
     }
 
     #[test]
@@ -89,6 +90,20 @@ mod tests {
             let (shown, how) = client.shown(ID, seen, 90).unwrap();
             assert_eq!((server.at(ID, seen, 90), how), (Some(shown), ShownBy::Samples), "tick {seen}");
         }
+    }
+
+    #[test]
+    fn states_of_250_ms_are_kept_at_128_ticks_a_second() {
+        let rate = TickRate { per_second: 128, between_states: 1 };
+        let (mut server, mut client) = (Rewind::new(1, rate), PlayoutSamples::new(1, rate));
+        for tick in 1..=1000 {
+            server.add(ID, sample(tick));
+            if tick <= 970 {
+                client.add(ID, sample(tick));
+            }
+        }
+        let seen = 1000.0 - 31.5;
+        assert_eq!(server.at(ID, seen, 1000), client.shown(ID, seen, 1000).map(|(pose, _)| pose));
     }
 
     #[test]

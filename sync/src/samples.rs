@@ -6,8 +6,9 @@ use alloc::vec::Vec;
 use crate::object::ObjectId;
 use crate::pose::{self, Pose, PoseSample, TickRate};
 
-/// The samples of each object: half a second at 60 states a second.
-const KEPT_SAMPLES: usize = 32;
+/// The least and most samples of each object. Between them half a second is kept, twice as much as a server rewinds.
+const MIN_SAMPLES: u32 = 32;
+const MAX_SAMPLES: u32 = 1024;
 /// The longest motion beyond the newest sample, in seconds.
 const MAX_EXTRAPOLATION: f64 = 0.1;
 
@@ -32,7 +33,7 @@ pub enum ShownBy {
 /// let mut samples = PlayoutSamples::new(10, TickRate { per_second: 60, between_states: 3 });
 /// for (tick, x) in [(30, 0.0), (33, 0.6)] {
 ///     let pose = Pose { position: [x, 0.0, 0.0], ..Pose::ORIGIN };
-///     let sample = PoseSample { tick, pose, velocity: None, is_at_rest: false, is_teleport: false };
+///     let sample = PoseSample { tick, pose, velocity: None, is_at_rest: false, teleports: 0 };
 ///     samples.add(ObjectId(4), sample);
 /// }
 /// let (pose, _) = samples.shown(ObjectId(4), 31.0, 33).ok_or("it has samples")?;
@@ -42,36 +43,49 @@ pub enum ShownBy {
 #[derive(Debug)]
 pub struct PlayoutSamples {
     rate: TickRate,
+    /// The samples of each object.
+    kept: usize,
     samples: Vec<PoseSample>,
-    /// The used samples of each object, sorted by tick.
-    counts: Vec<u8>,
+    tracks: Vec<PoseTrack>,
+}
+
+/// What is used of an object's samples, which are sorted by tick.
+#[derive(Clone, Copy, Debug)]
+struct PoseTrack {
+    count: usize,
+    /// The first tick at which the object before was gone: samples of it and later ones are of another object.
+    gone_at: u32,
 }
 
 impl PlayoutSamples {
-    /// Returns samples for ids below `max_objects`: 2 KiB for each one.
+    /// Returns samples for ids below `max_objects`: half a second of each one, at least 32 samples and at most 1,024.
+    /// That is 2 KiB for each id at up to 60 states a second.
     #[must_use]
     pub fn new(max_objects: u16, rate: TickRate) -> Self {
-        let empty = PoseSample { tick: 0, pose: Pose::ORIGIN, velocity: None, is_at_rest: true, is_teleport: false };
+        let empty = PoseSample { tick: 0, pose: Pose::ORIGIN, velocity: None, is_at_rest: true, teleports: 0 };
+        let half_a_second = (rate.per_second / 2).div_ceil(rate.between_states.max(1));
+        let kept = half_a_second.saturating_add(2).clamp(MIN_SAMPLES, MAX_SAMPLES) as usize;
         let objects = usize::from(max_objects);
-        Self { rate, samples: vec![empty; objects * KEPT_SAMPLES], counts: vec![0; objects] }
+        let track = PoseTrack { count: 0, gone_at: 0 };
+        Self { rate, kept, samples: vec![empty; objects * kept], tracks: vec![track; objects] }
     }
 
     /// Adds a sample. Samples may come in any order; the oldest one makes room. A second sample of a tick, and one with
     /// numbers that are not finite, is ignored.
     pub fn add(&mut self, id: ObjectId, sample: PoseSample) {
-        let index = usize::from(id.0);
+        let (index, kept) = (usize::from(id.0), self.kept);
         let numbers = sample.pose.position.iter().chain(&sample.pose.rotation).chain(sample.velocity.iter().flatten());
         if numbers.copied().any(|number| !number.is_finite()) {
             return;
         }
-        let Some(count) = self.counts.get_mut(index) else { return };
-        let Some(kept) = self.samples.get_mut(index * KEPT_SAMPLES..(index + 1) * KEPT_SAMPLES) else { return };
-        let used = usize::from(*count);
+        let Some(PoseTrack { count, .. }) = self.tracks.get_mut(index) else { return };
+        let Some(kept) = self.samples.get_mut(index * kept..(index + 1) * kept) else { return };
+        let used = *count;
         let place = kept.get(..used).unwrap_or(&[]).partition_point(|other| other.tick < sample.tick);
         if kept.get(place).is_some_and(|other| place < used && other.tick == sample.tick) {
             return;
         }
-        if used < KEPT_SAMPLES {
+        if used < kept.len() {
             *count += 1;
             if let Some(behind) = kept.get_mut(place..=used) {
                 behind.rotate_right(1);
@@ -85,19 +99,41 @@ impl PlayoutSamples {
         }
     }
 
-    /// Forgets an object, which is gone or became another one.
-    pub fn remove(&mut self, id: ObjectId) {
-        if let Some(count) = self.counts.get_mut(usize::from(id.0)) {
-            *count = 0;
-        }
+    /// Notes that an object is gone from a tick on, that of [`ReplicaChange::Gone`](crate::ReplicaChange::Gone). It is
+    /// shown up to there. Samples of this tick and later ones are of another object with the same id.
+    pub fn remove(&mut self, id: ObjectId, tick: u32) {
+        let (index, kept) = (usize::from(id.0), self.kept);
+        let Some(track) = self.tracks.get_mut(index) else { return };
+        let Some(kept) = self.samples.get_mut(index * kept..(index + 1) * kept) else { return };
+        let used = kept.get(..track.count).unwrap_or(&[]);
+        // Of several objects before, only the last one is still shown.
+        let start = used.partition_point(|sample| sample.tick < track.gone_at);
+        let end = used.partition_point(|sample| sample.tick < tick).max(start);
+        kept.copy_within(start..end, 0);
+        *track = PoseTrack { count: end - start, gone_at: tick };
+    }
+
+    /// Forgets all objects, for another connection or a server that has started again.
+    pub fn clear(&mut self) {
+        self.tracks.fill(PoseTrack { count: 0, gone_at: 0 });
+    }
+
+    /// Returns all objects that are to be shown at a tick, by ascending id, as [`shown`](Self::shown) does: also those
+    /// that are gone by now, and were not at that tick.
+    pub fn all_shown(&self, at: f64, newest: u32) -> impl Iterator<Item = (ObjectId, Pose)> {
+        let ids = (0..=u16::MAX).take(self.tracks.len()).map(ObjectId);
+        ids.filter_map(move |id| self.shown(id, at, newest).map(|(pose, _)| (id, pose)))
     }
 
     /// Returns what is to be shown of an object at a tick, with its fraction, of
     /// [`PlayoutClock::advance`](crate::PlayoutClock::advance). `newest` is the newest tick of any state that arrived:
-    /// an object that it does not mention has not moved. `None` if the object has no sample.
+    /// an object that it does not mention has not moved. `None` if the object has no sample, or is gone at this tick.
     #[must_use]
     pub fn shown(&self, id: ObjectId, at: f64, newest: u32) -> Option<(Pose, ShownBy)> {
-        let samples = self.of(id);
+        let (samples, gone_at) = (self.of(id), self.tracks.get(usize::from(id.0))?.gone_at);
+        let (before, after) = samples.split_at_checked(samples.partition_point(|sample| sample.tick < gone_at))?;
+        // The timeline of a server's first ticks may be before all of them.
+        let samples = if at.max(0.0) < f64::from(gone_at) { before } else { after };
         let next = samples.partition_point(|sample| f64::from(sample.tick) < at);
         let Some(to) = samples.get(next) else { return self.beyond(samples, at, newest) };
         let Some(from) = next.checked_sub(1).and_then(|before| samples.get(before)) else {
@@ -113,9 +149,9 @@ impl PlayoutSamples {
     }
 
     fn of(&self, id: ObjectId) -> &[PoseSample] {
-        let index = usize::from(id.0);
-        let used = self.counts.get(index).copied().map_or(0, usize::from);
-        self.samples.get(index * KEPT_SAMPLES..index * KEPT_SAMPLES + used).unwrap_or(&[])
+        let start = usize::from(id.0) * self.kept;
+        let used = self.tracks.get(usize::from(id.0)).map_or(0, |track| track.count);
+        self.samples.get(start..start + used).unwrap_or(&[])
     }
 
     /// Moves the newest sample on.
@@ -132,7 +168,7 @@ impl PlayoutSamples {
     /// Returns the velocity between the last two samples.
     fn measured_velocity(&self, samples: &[PoseSample]) -> Option<[f32; 3]> {
         let [.., before, last] = samples else { return None };
-        if last.is_teleport || before.is_at_rest {
+        if last.teleports != before.teleports || before.is_at_rest {
             return None;
         }
         let seconds = self.rate.seconds(f64::from(last.tick) - f64::from(before.tick));
@@ -151,7 +187,7 @@ mod tests {
 
     fn sample(tick: u32, x: f32) -> PoseSample {
         let pose = Pose { position: [x, 0.0, 0.0], ..Pose::ORIGIN };
-        PoseSample { tick, pose, velocity: None, is_at_rest: false, is_teleport: false }
+        PoseSample { tick, pose, velocity: None, is_at_rest: false, teleports: 0 }
     }
 
     fn x(samples: &PlayoutSamples, at: f64, newest: u32) -> (f32, ShownBy) {
@@ -179,6 +215,7 @@ mod tests {
         assert_eq!(x(&samples, 39.0, 33), (3.0, ShownBy::Extrapolation));
         assert_eq!(x(&samples, 60.0, 33), (3.0, ShownBy::Hold));
         assert_eq!(x(&samples, 36.0, 36), (1.0, ShownBy::Hold), "a newer state does not mention it");
+        assert_eq!(x(&samples, -2.5, 36), (0.0, ShownBy::Samples), "the timeline starts before the first tick");
     }
 
     #[test]
@@ -190,10 +227,52 @@ mod tests {
     }
 
     #[test]
+    fn object_is_shown_until_the_tick_at_which_it_is_gone() {
+        let mut samples = PlayoutSamples::new(3, RATE);
+        samples.add(ID, sample(30, 0.0));
+        samples.add(ID, sample(33, 1.0));
+        samples.remove(ID, 36);
+        // Another object takes over the id.
+        samples.add(ID, sample(39, 9.0));
+        samples.add(ID, sample(42, 9.5));
+        assert_eq!(x(&samples, 31.5, 42).0, 0.5);
+        assert_eq!(x(&samples, 35.9, 42), (1.0, ShownBy::Hold), "nothing is between two objects");
+        assert_eq!(x(&samples, 36.0, 42).0, 9.0);
+        assert_eq!(x(&samples, 42.0, 42).0, 9.5);
+        samples.remove(ID, 45);
+        assert_eq!(samples.all_shown(44.9, 45).map(|(id, _)| id).collect::<Vec<_>>(), [ID]);
+        assert_eq!(samples.all_shown(45.0, 45).count(), 0);
+        assert_eq!(
+            samples.shown(ID, 33.0, 45).map(|(pose, _)| pose.position[0]),
+            Some(9.0),
+            "the first one is forgotten"
+        );
+    }
+
+    #[test]
+    fn half_a_second_is_kept_at_each_rate() {
+        for (per_second, between_states, kept) in
+            [(60, 3, 32), (60, 1, 32), (128, 1, 66), (128, 2, 34), (60_000, 1, 1024)]
+        {
+            let mut samples = PlayoutSamples::new(3, TickRate { per_second, between_states });
+            (0..2000).for_each(|tick| samples.add(ID, sample(tick * between_states, 0.0)));
+            assert_eq!(samples.of(ID).len(), kept, "{per_second} ticks a second");
+        }
+    }
+
+    #[test]
     fn numbers_that_are_not_finite_are_ignored() {
         let mut samples = PlayoutSamples::new(3, RATE);
         samples.add(ID, sample(3, f32::NAN));
         samples.add(ID, PoseSample { velocity: Some([f32::INFINITY, 0.0, 0.0]), ..sample(4, 0.0) });
         assert_eq!(samples.shown(ID, 3.0, 3), None);
+    }
+
+    #[test]
+    fn object_that_has_just_jumped_does_not_move_on() {
+        let mut samples = PlayoutSamples::new(3, RATE);
+        samples.add(ID, sample(30, 0.0));
+        samples.add(ID, PoseSample { teleports: 1, ..sample(33, 9.0) });
+        assert_eq!(x(&samples, 34.0, 33), (9.0, ShownBy::Hold));
     }
 }

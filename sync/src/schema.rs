@@ -89,9 +89,11 @@ impl Field {
         Self(FieldShape::Rest)
     }
 
-    /// Returns a field with a linear or angular velocity, of which each component is between `-max` and `max`.
+    /// Returns a field with a linear or angular velocity, of which each component is between `-max` and `max`. A `max`
+    /// between two steps is that of the next one, so that zero has a step of its own.
     #[must_use]
     pub fn velocity(max: f32, steps: u32) -> Self {
+        let max = (libm::ceil(f64::from(max) * f64::from(steps)) / f64::from(steps)) as f32;
         Self(FieldShape::Velocity([(); 3].map(|()| Axis { min: -max, max, steps })))
     }
 
@@ -456,6 +458,15 @@ mod tests {
             let mut schema = Schema::builder();
             let kind = schema.add(&[Field::boolean(), field.clone()]);
             assert_eq!(schema.build(), Err(SchemaError::Range(kind, 1)), "{field:?}");
+        }
+    }
+
+    #[test]
+    fn velocity_of_an_object_at_rest_is_zero() {
+        for (max, steps) in [(7.5, 33), (2.5, 1), (15.0, 100), (0.1, 7), (50.0, 333)] {
+            let FieldShape::Velocity([axis, ..]) = Field::velocity(max, steps).0 else { panic!("a velocity") };
+            let zero = quantize::value(&axis, zero_of(&axis));
+            assert!(zero.abs() <= 1e-6 * max && axis.max >= max, "{max}, {steps}: {zero}");
         }
     }
 

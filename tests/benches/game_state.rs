@@ -1,8 +1,8 @@
 //! Measures the server's share of a core for game state: `cargo bench -p slipgate-tests --bench game_state`.
 //!
-//! 1,000 objects, of which 83 % move, for 200 clients, 20 states a second. Each client has another round trip of 50 to
-//! 300 ms and loses 2 % of its messages. The figure is the CPU time of the calls of the `Replicator`, without the game
-//! and the sockets.
+//! First, 1,000 objects, of which 83 % move, for 200 clients, 20 states a second. Each client has another round trip of
+//! 50 to 300 ms and loses 2 % of its messages. The figure is the CPU time of the calls of the `Replicator`, without the
+//! game and the sockets. Then a turn of a server with 65,535 objects: mean and longest one of 128 turns.
 //! With `--json`, which `cargo bench -p slipgate-tests -- --json` passes to every benchmark, the lines go to stderr.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, clippy::unwrap_used, reason = "a program for developers")]
@@ -12,19 +12,38 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use slipgate_sim::Random;
-use slipgate_sync::{Field, ObjectId, Replicator, Schema, ViewerId};
+use slipgate_sync::{Field, Look, ObjectId, Replicator, Schema, ViewerId};
 
-const OBJECTS: u16 = 1000;
-const CLIENTS: u16 = 200;
 const STATES_PER_SECOND: u32 = 20;
 const TICKS_PER_STATE: u32 = 3;
-const MOVING_SHARE: f64 = 0.83;
 const LOSS: f64 = 0.02;
 const MESSAGE_BYTES: usize = 1100;
 const ROUNDS: usize = 5;
 const STATES_PER_ROUND: u32 = 60;
-/// The goal, in percent of a core.
+/// The goal of 1,000 objects and 200 clients, in percent of a core.
 const GOAL: f64 = 30.0;
+/// Turns of a large world: more than a tick can be before it is too old for a baseline.
+const TURNS: usize = 128;
+
+/// A world and its clients.
+#[derive(Clone, Copy)]
+struct Setup {
+    objects: u16,
+    clients: u16,
+    /// The share of objects that move.
+    moving: f64,
+    /// The most messages of a state for each client.
+    messages: usize,
+    /// How far a client sees, in metres; all objects with `None`.
+    sight: Option<f32>,
+}
+
+impl Setup {
+    /// Returns half of the side of a world with one object on each square metre, in metres.
+    fn half_side(self) -> f32 {
+        f32::from(self.objects).sqrt() / 2.0 + 1.0
+    }
+}
 
 fn say(line: &str) {
     if std::env::args().any(|argument| argument == "--json") {
@@ -53,6 +72,7 @@ struct Body {
 }
 
 struct World {
+    setup: Setup,
     replicator: Replicator,
     bodies: Vec<Body>,
     random: Random,
@@ -64,50 +84,56 @@ struct World {
 struct Client {
     viewer: ViewerId,
     round_trip: usize,
+    place: [f32; 3],
     /// The messages of the last states.
     sent: VecDeque<Vec<(u64, bool)>>,
 }
 
 impl World {
-    fn new(messages: usize) -> Self {
-        let mut schema = Schema::builder();
-        let area = [-16.0..16.0, 0.0..16.0, -16.0..16.0];
-        let kind = schema.add(&[Field::vector(area, 512), Field::rotation(9)]);
-        let mut replicator = Replicator::new(Arc::new(schema.build().unwrap()), OBJECTS, CLIENTS);
+    fn new(setup: Setup) -> Self {
+        let (mut schema, half) = (Schema::builder(), setup.half_side());
+        let kind = schema.add(&[Field::vector([-half..half, 0.0..16.0, -half..half], 512), Field::rotation(9)]);
+        let mut replicator = Replicator::new(Arc::new(schema.build().unwrap()), setup.objects, setup.clients);
         let mut random = Random::new(7, 1);
-        let bodies = (0..OBJECTS).map(|id| {
-            replicator.spawn(ObjectId(id), kind).unwrap();
-            let position = [-15.0, 0.0, -15.0].map(|low| random.between(low, 15.0) as f32);
-            Body { position, velocity: [1.0; 3], is_moving: random.fraction() < MOVING_SHARE }
+        let mut place = || [-half, 0.0, -half].map(|low| random.between(f64::from(low), f64::from(low.abs().max(8.0))));
+        let places: Vec<[f32; 3]> = (0..setup.objects).map(|_| place().map(|part| part as f32)).collect();
+        let client_places: Vec<[f32; 3]> = (0..setup.clients).map(|_| place().map(|part| part as f32)).collect();
+        let bodies = (0..).zip(places).map(|(id, position)| {
+            let mut object = replicator.spawn(ObjectId(id), kind).unwrap();
+            object.set_vector(0, position).unwrap();
+            Body { position, velocity: [1.0; 3], is_moving: random.fraction() < setup.moving }
         });
         let bodies = bodies.collect();
-        let clients = (0..usize::from(CLIENTS)).map(|index| Client {
+        let clients = client_places.into_iter().enumerate().map(|(index, place)| Client {
             viewer: replicator.add_viewer().unwrap(),
             round_trip: 1 + index % 6,
-            sent: (0..8).map(|_| Vec::with_capacity(messages)).collect(),
+            place,
+            sent: (0..8).map(|_| Vec::with_capacity(setup.messages)).collect(),
         });
         let clients = clients.collect();
-        Self { replicator, bodies, random, clients, tick: 0, bytes: 0 }
+        Self { setup, replicator, bodies, random, clients, tick: 0, bytes: 0 }
     }
 
     fn step(&mut self) {
+        let half = self.setup.half_side() - 1.0;
         for (id, body) in (0..).zip(&mut self.bodies).filter(|(_, body)| body.is_moving) {
             for (place, speed) in body.position.iter_mut().zip(&mut body.velocity) {
                 *speed = (*speed + self.random.between(-0.2, 0.2) as f32).clamp(-4.0, 4.0);
                 *place += *speed / STATES_PER_SECOND as f32;
-                if !(-15.0..15.0).contains(place) {
-                    (*place, *speed) = (place.clamp(-15.0, 15.0), -*speed);
+                if !(-half..half).contains(place) {
+                    (*place, *speed) = (place.clamp(-half, half), -*speed);
                 }
             }
-            let [x, y, z] = body.position.map(|part| part / 60.0);
+            let [x, y, z] = body.position.map(|part| part / (4.0 * half));
             let mut object = self.replicator.object(ObjectId(id)).unwrap();
             object.set_vector(0, body.position).unwrap();
             object.set_rotation(1, [x, y, z, (1.0 - x * x - y * y - z * z).sqrt()]).unwrap();
         }
     }
 
-    /// Sends one state to all clients, each of which has room for this many messages. Returns the time that it took.
-    fn send(&mut self, messages: usize) -> Duration {
+    /// Sends one state to all clients. Returns the time that it took.
+    fn send(&mut self) -> Duration {
+        let messages = self.setup.messages;
         self.step();
         self.tick += TICKS_PER_STATE;
         let (start, mut buf) = (cpu_time(), [0; MESSAGE_BYTES]);
@@ -122,6 +148,9 @@ impl World {
             }
             let mut sent = client.sent.pop_back().unwrap();
             sent.clear();
+            if let Some(radius) = self.setup.sight {
+                self.replicator.look(client.viewer, Some(Look::around(client.place, radius).leaving(1.2 * radius)));
+            }
             self.replicator.plan(client.viewer, messages, MESSAGE_BYTES);
             for _ in 0..messages {
                 let Some(message) = self.replicator.write(client.viewer, &mut buf) else { break };
@@ -134,16 +163,36 @@ impl World {
     }
 }
 
+/// Measures the share of a core of 1,000 objects and 200 clients.
+fn measure_share(name: &str, messages: usize) {
+    let mut world = World::new(Setup { objects: 1000, clients: 200, moving: 0.83, messages, sight: None });
+    (0..100).for_each(|_| _ = world.send());
+    world.bytes = 0;
+    let rounds = (0..ROUNDS).map(|_| (0..STATES_PER_ROUND).map(|_| world.send()).sum::<Duration>());
+    let best = rounds.min().unwrap().as_secs_f64() / f64::from(STATES_PER_ROUND);
+    let states = (ROUNDS * world.clients.len()) as f64 * f64::from(STATES_PER_ROUND);
+    let kilobits = world.bytes as f64 / states * 8.0 * f64::from(STATES_PER_SECOND) / 1000.0;
+    let share = best * f64::from(STATES_PER_SECOND) * 100.0;
+    say(&format!("{name}: {share:.1} % of a core (goal {GOAL}), {kilobits:.0} kbit/s a client"));
+}
+
+/// Measures turns of 65,535 objects, after this number of turns.
+fn measure_turns(name: &str, setup: Setup, warm_up: usize) {
+    let mut world = World::new(setup);
+    (0..warm_up).for_each(|_| _ = world.send());
+    let turns: Vec<f64> = (0..TURNS).map(|_| world.send().as_secs_f64() * 1000.0).collect();
+    let (mean, longest) = (turns.iter().sum::<f64>() / TURNS as f64, turns.iter().fold(0.0, |a: f64, b| a.max(*b)));
+    say(&format!("65,535 objects, {name}: {mean:.2} ms a turn, longest {longest:.2} ms"));
+}
+
 fn main() {
-    for (name, messages) in [("all that moved", 16), ("two messages a state", 2)] {
-        let mut world = World::new(messages);
-        (0..100).for_each(|_| _ = world.send(messages));
-        world.bytes = 0;
-        let rounds = (0..ROUNDS).map(|_| (0..STATES_PER_ROUND).map(|_| world.send(messages)).sum::<Duration>());
-        let best = rounds.min().unwrap().as_secs_f64() / f64::from(STATES_PER_ROUND);
-        let states = ROUNDS as f64 * f64::from(STATES_PER_ROUND) * f64::from(CLIENTS);
-        let kilobits = world.bytes as f64 / states * 8.0 * f64::from(STATES_PER_SECOND) / 1000.0;
-        let share = best * f64::from(STATES_PER_SECOND) * 100.0;
-        say(&format!("{name}: {share:.1} % of a core (goal {GOAL}), {kilobits:.0} kbit/s a client"));
-    }
+    measure_share("all that moved", 16);
+    measure_share("two messages a state", 2);
+    let large = Setup { objects: u16::MAX, clients: 16, moving: 0.01, messages: 2, sight: Some(12.0) };
+    let everywhere = Setup { messages: 16, sight: None, ..large };
+    measure_turns("1 % move, 16 clients see 12 m", large, 300);
+    measure_turns("1 % move, 16 clients see all", everywhere, 300);
+    measure_turns("none moves, 16 clients see all", Setup { moving: 0.0, ..everywhere }, 300);
+    measure_turns("16 clients join and see all", Setup { messages: 2, ..everywhere }, 10);
+    measure_turns("all move, 16 clients see 12 m", Setup { moving: 1.0, ..large }, 20);
 }

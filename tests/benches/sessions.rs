@@ -22,9 +22,10 @@ use slipgate_netcode::wire::MAX_PAYLOAD_BYTES;
 use slipgate_session::channel::{ChannelConfig, ChannelId, Kind, Layout, SendOptions};
 use slipgate_session::connection::{Connection, ConnectionConfig, Memory, Role, Traffic};
 use slipgate_session::server::{SessionMessage, SessionServer};
-use slipgate_tests::counting::{Counting, bytes};
+use slipgate_tests::connection_memory::{ConnectionMemory, connection_memory};
+use slipgate_tests::counting::Counting;
 use slipgate_tests::netcode_world::{VecOutbox, address};
-use slipgate_tests::sinks::{Payloads, ToServer};
+use slipgate_tests::sinks::ToServer;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -200,46 +201,13 @@ fn measure_idle(clients: u32) {
 }
 
 fn measure_memory() {
-    const CLIENTS: u32 = 100;
     for (what, kinds) in [
         ("one unreliable channel", &[Kind::Unreliable][..]),
         ("four kinds", &[Kind::Unreliable, Kind::Sequenced, Kind::ReliableUnordered, Kind::ReliableOrdered]),
     ] {
-        let layout = layout(kinds);
-        let mut without = World::new(CLIENTS, None);
-        without.echo();
-        drop(without);
-        let config = ConnectionConfig::default();
-        let connect = |_| Connection::new(&config, Arc::clone(&layout), Role::Server, None).unwrap();
-        let before = bytes();
-        let mut ends: Vec<[Connection; 2]> = (0..CLIENTS).map(|_| [(); 2].map(connect)).collect();
-        let idle = (bytes() - before) / i64::from(2 * CLIENTS);
-        let (mut scratch, mut sink) = (Vec::new(), Payloads::default());
-        let mut now = Instant::default();
-        for turn in 0..1200 {
-            now = now.after(TURN);
-            for ends in &mut ends {
-                for from in 0..2 {
-                    ends[from].tick(now);
-                    for channel in (0..kinds.len() as u8).map(ChannelId) {
-                        if turn % (1 << channel.0) == 0 {
-                            ends[from].send(channel, &MESSAGE, SendOptions::default(), now).unwrap();
-                        }
-                    }
-                    ends[from].transmit(now, &mut sink);
-                    for datagram in sink.sent.drain(..) {
-                        let to = &mut ends[1 - from];
-                        let Ok(Some(mut cursor)) = to.handle(&datagram, Duration::ZERO, now) else { continue };
-                        while to.next_message(&datagram, &mut cursor, &mut scratch, now).is_some() {}
-                    }
-                }
-            }
-        }
-        sink.sent = Vec::new();
-        scratch = Vec::new();
-        let after = (bytes() - before) / i64::from(2 * CLIENTS);
-        drop(scratch);
-        say(&format!("{:<60} {idle:>9} bytes, {after} after traffic", format!("memory of a connection, {what}")));
+        let ConnectionMemory { idle, after_traffic } = connection_memory(kinds);
+        let what = format!("memory of a connection, {what}");
+        say(&format!("{what:<60} {idle:>9} bytes, {after_traffic} after traffic"));
     }
 }
 

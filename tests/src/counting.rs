@@ -14,6 +14,10 @@ thread_local! {
     static BYTES: Cell<i64> = const { Cell::new(0) };
     /// The maximum of the bytes held since a measurement started.
     static PEAK: Cell<i64> = const { Cell::new(0) };
+    /// The size of blocks that must be wiped when they are freed; 0 for none.
+    static WIPED_SIZE: Cell<usize> = const { Cell::new(0) };
+    /// The freed blocks of that size, and those of them that were not wiped.
+    static FREED: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
 }
 
 /// Counts `allocation_count` allocations, and a change of the held bytes by `bytes`.
@@ -42,6 +46,11 @@ unsafe impl GlobalAlloc for Counting {
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         count(0, -(layout.size() as i64));
+        if layout.size() > 0 && WIPED_SIZE.try_with(Cell::get) == Ok(layout.size()) {
+            // SAFETY: the block is still allocated, and all blocks of this size are initialised: see `freed`.
+            let is_wiped = unsafe { core::slice::from_raw_parts(block, layout.size()) }.iter().all(|byte| *byte == 0);
+            FREED.set((FREED.get().0 + 1, FREED.get().1 + u64::from(!is_wiped)));
+        }
         // SAFETY: as above.
         unsafe { System.dealloc(block, layout) }
     }
@@ -53,6 +62,18 @@ pub fn allocations(work: impl FnOnce()) -> u64 {
     let before = ALLOCATIONS.get();
     work();
     ALLOCATIONS.get() - before
+}
+
+/// Returns the number of blocks of `size` bytes that `work` frees, and how many of them have a byte that is not zero.
+///
+/// # Safety
+/// `work` must initialise all blocks of this size that it frees.
+pub unsafe fn freed(size: usize, work: impl FnOnce()) -> (u64, u64) {
+    FREED.set((0, 0));
+    WIPED_SIZE.set(size);
+    work();
+    WIPED_SIZE.set(0);
+    FREED.get()
 }
 
 /// Returns the number of allocations of this thread.

@@ -9,6 +9,7 @@ mod guide;
 pub mod acknowledged;
 pub mod channel_world;
 pub mod conditions;
+pub mod connection_memory;
 pub mod connection_world;
 pub mod counting;
 pub mod delivery_oracle;

@@ -53,6 +53,15 @@ pub struct Scopes {
     pub names_client_id: bool,
 }
 
+impl Scopes {
+    /// Returns whether they include a server of this game and group.
+    #[must_use]
+    pub fn include(&self, protocol_id: u64, group: &RegistryName) -> bool {
+        self.groups.as_ref().is_none_or(|groups| groups.contains(group))
+            && self.protocol_ids.as_ref().is_none_or(|ids| ids.contains(&protocol_id))
+    }
+}
+
 impl Default for Scopes {
     fn default() -> Self {
         Self {
@@ -67,13 +76,27 @@ impl Default for Scopes {
 /// A key of a backend, of a game server or of a monitor: its id, the digests of its secrets, and its limits.
 ///
 /// `Debug` shows the id only.
+#[derive(Clone)]
 pub struct Caller {
     id: Box<str>,
     digests: Box<[ApiKeyDigest]>,
     scopes: Scopes,
-    limit: Option<DefaultDirectRateLimiter>,
+    limit: Option<RequestLimit>,
     /// The metric of its tokens, which is looked up once.
     minted: OnceLock<Counter>,
+}
+
+/// The requests that a key may send in a minute. Clones count together.
+#[derive(Clone)]
+struct RequestLimit {
+    per_minute: NonZeroU32,
+    limiter: Arc<DefaultDirectRateLimiter>,
+}
+
+impl RequestLimit {
+    fn new(per_minute: NonZeroU32) -> Self {
+        Self { per_minute, limiter: Arc::new(RateLimiter::direct(Quota::per_minute(per_minute))) }
+    }
 }
 
 impl Caller {
@@ -91,7 +114,7 @@ impl Caller {
         if !(1..=MAX_SECRETS).contains(&digests.len()) {
             return Err(ApiKeyError::Secrets(digests.len()));
         }
-        let limit = requests_per_minute.map(|requests| RateLimiter::direct(Quota::per_minute(requests)));
+        let limit = requests_per_minute.map(RequestLimit::new);
         Ok(Self { id: id.as_str().into(), digests: digests.into(), scopes, limit, minted: OnceLock::new() })
     }
 
@@ -121,7 +144,7 @@ impl Caller {
     /// Counts a request, or returns how long to wait for the next one.
     pub(crate) fn count_request(&self) -> Result<(), Duration> {
         let Some(limit) = &self.limit else { return Ok(()) };
-        limit.check().map_err(|refused| refused.wait_time_from(DefaultClock::default().now()))
+        limit.limiter.check().map_err(|refused| refused.wait_time_from(DefaultClock::default().now()))
     }
 }
 
@@ -167,6 +190,22 @@ impl ApiKeys {
         }
         let unnamed = digests.into_iter().zip(1..).map(|(digest, number)| Arc::new(Caller::unnamed(number, digest)));
         Ok(Self { unnamed: unnamed.collect(), named: named.into_iter().map(Arc::new).collect() })
+    }
+
+    /// Returns the keys with the counts of requests of those before: of each named key with the same limit. Without
+    /// them, a reload would give it all requests of a minute at once.
+    pub(crate) fn with_counts_of(self, before: &Self) -> Self {
+        let continued = |caller: &Arc<Caller>| {
+            let earlier = before.named.binary_search_by(|earlier| earlier.id.cmp(&caller.id)).ok();
+            let earlier = earlier.and_then(|index| before.named.get(index)?.limit.as_ref());
+            match (earlier, &caller.limit) {
+                (Some(earlier), Some(limit)) if earlier.per_minute == limit.per_minute => {
+                    Arc::new(Caller { limit: Some(earlier.clone()), ..Caller::clone(caller) })
+                }
+                _ => Arc::clone(caller),
+            }
+        };
+        Self { named: self.named.iter().map(continued).collect(), ..self }
     }
 
     /// Returns the number of keys.
@@ -296,6 +335,25 @@ mod tests {
         }
         let wait = limited.count_request().unwrap_err();
         assert!(wait > Duration::from_secs(10) && wait <= Duration::from_secs(20), "{wait:?}");
+    }
+
+    #[test]
+    fn counts_of_requests_continue_while_the_limit_is_the_same() {
+        let mut entropy = entropy();
+        let digest = ApiKey::random(&mut entropy).digest(&mut entropy);
+        let keys = |names: &[(&str, u32)]| {
+            let named = names.iter().map(|(id, limit)| {
+                Caller::new(&name(id), vec![digest.clone()], Scopes::default(), NonZeroU32::new(*limit)).unwrap()
+            });
+            ApiKeys::with_named(Vec::new(), named.collect()).unwrap()
+        };
+        let before = keys(&[("a", 2), ("b", 2), ("c", 0)]);
+        for caller in before.named.iter().filter(|caller| caller.id() != "c") {
+            (0..2).for_each(|_| caller.count_request().unwrap());
+        }
+        let after = keys(&[("a", 2), ("b", 3), ("c", 2), ("d", 2)]).with_counts_of(&before);
+        let refused: Vec<_> = after.named.iter().filter(|caller| caller.count_request().is_err()).collect();
+        assert_eq!(refused.iter().map(|caller| caller.id()).collect::<Vec<_>>(), ["a"]);
     }
 
     #[test]

@@ -76,10 +76,8 @@ impl IssuerRequests {
     pub fn exchange(&mut self, request: &[u8]) -> (Vec<u8>, usize) {
         let (registry, exchanges) = (&self.registry, &self.exchanges);
         self.runtime.block_on(async {
-            for server in registry.servers().await.unwrap_or_default() {
-                let _ = registry.remove(server.registration.id).await;
-            }
-            let _ = registry.register(heartbeat()).await;
+            registry.clear();
+            let _ = registry.register(heartbeat(), &Scopes::default()).await;
             let response = exchanges.exchange(request).await;
             (response, registry.servers().await.unwrap_or_default().len())
         })
@@ -120,5 +118,5 @@ fn heartbeat() -> Heartbeat {
         is_draining: false,
         build: None,
     };
-    Heartbeat { registration, admitted: Vec::new(), running: None }
+    Heartbeat { registration, admitted: Vec::new(), running: None, instance: None }
 }

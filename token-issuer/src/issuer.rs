@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 
 use rand::CryptoRng;
 use slipgate_netcode::address::{Address, is_dialable};
-use slipgate_netcode::crypto::key::KeyRing;
+use slipgate_netcode::crypto::key::{Key, KeyFingerprint, KeyRing};
 use slipgate_netcode::ids::ClientId;
 use slipgate_netcode::time::UnixMillis;
 use slipgate_netcode::token::ConnectToken;
@@ -114,6 +114,12 @@ impl Issuer {
         self
     }
 
+    /// Returns the fingerprint of the key that seals, which the servers must have.
+    #[must_use]
+    pub fn sealing_key(&self) -> Option<KeyFingerprint> {
+        self.keys.first().map(Key::fingerprint)
+    }
+
     /// Mints a token: checks the request, then seals it with the newest key.
     ///
     /// `entropy` must be the operating system's or seeded from it, because the session keys are drawn from it.
@@ -126,7 +132,10 @@ impl Issuer {
         now: UnixMillis,
         entropy: &mut impl CryptoRng,
     ) -> Result<Minted, MintError> {
-        self.seal(request, &self.servers(request.servers.as_deref())?, now, entropy)
+        let Some(requested) = &request.servers else {
+            return self.seal(request, self.all.as_ref().ok_or(MintError::NoServers)?, now, entropy);
+        };
+        self.seal(request, &self.allowed_servers(requested)?, now, entropy)
     }
 
     /// Mints a token for these servers, which the caller has checked, as those of the registry. Ignores the request's
@@ -206,8 +215,8 @@ impl Issuer {
         self.allowed.addresses.len() + self.allowed.networks.len()
     }
 
-    fn servers(&self, requested: Option<&[SocketAddr]>) -> Result<Servers, MintError> {
-        let Some(requested) = requested else { return self.all.clone().ok_or(MintError::NoServers) };
+    /// Checks the servers that a request lists.
+    fn allowed_servers(&self, requested: &[SocketAddr]) -> Result<Servers, MintError> {
         if !(1..=MAX_SERVERS_PER_TOKEN).contains(&requested.len()) {
             return Err(MintError::ServerCount(requested.len()));
         }

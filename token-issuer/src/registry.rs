@@ -7,18 +7,25 @@
 //! ```
 //!
 //! A reservation counts until its token has expired and a handshake that began in time has ended, or until the server
-//! reports that the client got a slot. So concurrent issuers never give out more slots than a server has. A restarted
-//! server that refuses earlier tokens ends their reservations, and those of a dead server are not listed.
+//! reports that the client got a slot. So concurrent issuers never give out more slots than a server has. It outlives
+//! the registration of its server, which may be started again and accept the token. A restarted server that refuses
+//! earlier tokens ends their reservations, and those of a dead server are not listed.
+//!
+//! No step of a wall clock frees or keeps slots: a store in memory or in a file follows the monotonic clock of its
+//! issuer, and Redis its own clock without the steps.
 //!
 //! Stores keep these rules; the HTTP service parses requests and mints.
 
+mod clock;
 #[cfg(feature = "registry-file")]
 mod file;
+mod instances;
 mod memory;
 mod name;
 mod placement;
 #[cfg(feature = "redis")]
 mod redis;
+mod reservations;
 mod status;
 mod store;
 #[cfg(any(feature = "redis", feature = "registry-file"))]

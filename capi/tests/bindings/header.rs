@@ -12,6 +12,7 @@ use super::toolchain::{folder, has, library, out, run};
 const FILES: &[&str] = &[
     "library.rs",
     "status.rs",
+    "log.rs",
     "traffic.rs",
     "event_kinds.rs",
     "event.rs",

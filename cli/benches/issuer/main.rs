@@ -4,7 +4,7 @@
 //! `cargo bench -p slipgate-cli --bench issuer` runs all; `-- slow` the attacks with "slow" in their names, `-- cost`
 //! only the cost; `--compete` lets the attack take the processor time that it wants. Rounds without and with the attack
 //! alternate. Half of the mints open a new connection, the others keep theirs alive. It fails if the 99th percentile in
-//! the worst of three runs of an attack is above 3 times the quiet one.
+//! the worst of three runs of an attack is above 3 times the quiet one. A run on a loaded machine is not judged.
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints its figures")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed benchmark panics")]
@@ -19,6 +19,9 @@ mod honest;
 mod requests;
 #[cfg(target_os = "linux")]
 mod tls;
+
+#[cfg(target_os = "linux")]
+use honest::GoalOutcome;
 
 #[cfg(target_os = "linux")]
 #[allow(dead_code, reason = "the tests of the programs use more of it")]
@@ -37,19 +40,26 @@ fn main() {
         println!();
     }
     println!(
-        "Attack | connections | p50 ms, quiet | p99 ms, quiet | p99 ratio, worst of {} runs | max ms | failed | \
-         issuer's cores",
+        "Attack | connections | p50 ms, quiet | p99 ms, quiet | p99 ratio, worst of {} runs | not judged | max ms | \
+         failed | issuer's cores",
         honest::RUNS
     );
-    println!("--- | --- | --- | --- | --- | --- | --- | ---");
+    println!("--- | --- | --- | --- | --- | --- | --- | --- | ---");
     let attacks = attacks::ATTACKS.iter().filter(|attack| is_named(attack.name));
-    let missed: Vec<_> = attacks.filter(|attack| !honest::run(attack)).map(|attack| attack.name).collect();
-    if missed.is_empty() {
-        println!("\nThe p99 ratio of each attack is at most {} in each run.", honest::MAX_RATIO);
-    } else {
-        println!("\nThe p99 ratio is above {} in a run: {}.", honest::MAX_RATIO, missed.join("; "));
+    let outcomes: Vec<_> = attacks.map(|attack| (attack.name, honest::run(attack))).collect();
+    let names = |wanted| {
+        let names: Vec<_> = outcomes.iter().filter(|(_, outcome)| *outcome == wanted).map(|(name, _)| *name).collect();
+        names.join("; ")
+    };
+    let (missed, not_judged) = (names(GoalOutcome::Missed), names(GoalOutcome::NotJudged));
+    if !not_judged.is_empty() {
+        println!("\nNot judged, because the quiet p99 of a run is above {} ms: {not_judged}.", honest::MAX_QUIET);
+    }
+    if !missed.is_empty() {
+        println!("\nThe p99 ratio is above {} in a run: {missed}.", honest::MAX_RATIO);
         std::process::exit(1);
     }
+    println!("\nThe p99 ratio of each other attack is at most {} in each run.", honest::MAX_RATIO);
 }
 
 #[cfg(not(target_os = "linux"))]

@@ -19,6 +19,8 @@ use tungstenite::{Message, WebSocket};
 const MAX_WAIT: Duration = Duration::from_secs(30);
 /// The variable that names a file for a screenshot of the page.
 pub(crate) const SCREENSHOT: &str = "SLIPGATE_SCREENSHOT";
+/// The variable that makes tests fail without a browser: CI sets it where there is one.
+const REQUIRED: &str = "SLIPGATE_REQUIRE_BROWSER";
 /// The names of the browser on the usual systems.
 const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chrome"];
 
@@ -32,7 +34,9 @@ pub(crate) struct Browser {
 }
 
 impl Browser {
-    /// Opens a page, or returns `None` where no browser is installed.
+    /// Opens a page. Where no browser is installed, it says that the test is skipped and returns `None`, or fails if
+    /// one is required.
+    #[expect(clippy::print_stdout, reason = "says which test was skipped")]
     pub(crate) fn open(profile: &Path, url: &str) -> Option<Self> {
         let flags =
             ["--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0", "--window-size=1280,860"];
@@ -42,7 +46,11 @@ impl Browser {
             command.args(flags).args([&profile, url]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
             command.spawn().ok()
         };
-        let mut child = BROWSERS.into_iter().find_map(start)?;
+        let Some(mut child) = BROWSERS.into_iter().find_map(start) else {
+            assert!(std::env::var_os(REQUIRED).is_none(), "{REQUIRED} is set, and no browser is installed");
+            println!("skipped: no Chromium is installed");
+            return None;
+        };
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
         let line = lines.find(|line| line.contains("DevTools listening on")).unwrap();
         // An unread pipe would stop the browser.

@@ -120,7 +120,7 @@ fn unreachable_issuer_does_not_stop_the_game() {
 }
 
 /// A fake of the sidecar of Agones: it records the lines of requests, and knows an address of the server.
-fn sidecar(address: &str, game_port: u16) -> (u16, Arc<Mutex<Vec<String>>>) {
+pub(crate) fn sidecar(address: &str, game_port: u16) -> (u16, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (port, lines) = (listener.local_addr().unwrap().port(), Arc::<Mutex<Vec<String>>>::default());
     let record = Arc::clone(&lines);

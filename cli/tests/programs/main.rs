@@ -7,6 +7,8 @@ mod cubes;
 #[cfg(unix)]
 mod demo;
 #[cfg(unix)]
+mod deploy;
+#[cfg(unix)]
 mod documents;
 mod fleet;
 #[cfg(unix)]
@@ -29,3 +31,5 @@ mod slipgate;
 #[cfg(target_os = "linux")]
 mod small_pipe;
 mod tools;
+#[cfg(target_os = "linux")]
+mod volume;

@@ -242,6 +242,25 @@ fn rotation_adds_a_key_at_the_top_and_keeps_the_newest_two() {
 }
 
 #[test]
+fn rotation_with_a_delay_keeps_the_key_that_seals() {
+    let folder = TestFolder::new("delay");
+    let file = folder.file("private.key");
+    succeeds(&["keygen", &file]);
+    let first = key_lines(&file);
+    let rotate = |more: &[&'static str]| [&["keys", "rotate", &file], more].concat();
+    assert!(fails(1, &rotate(&["--keep", "1"])).contains("would be dropped"));
+    succeeds(&rotate(&[]));
+    succeeds(&rotate(&[]));
+    let keys = key_lines(&file);
+    assert_eq!((keys.len(), keys[2].split(' ').next()), (3, Some(first[0].as_str())));
+    // Two keys wait for their time, and the third one seals.
+    assert!(fails(1, &rotate(&[])).contains("would be dropped"));
+    assert_eq!(key_lines(&file), keys);
+    succeeds(&rotate(&["--keep", "1", "--in", "0s"]));
+    assert_eq!(key_lines(&file).len(), 1);
+}
+
+#[test]
 fn leftover_of_an_interrupted_rotation_is_reported() {
     let folder = TestFolder::new("left-over");
     let (file, left) = (folder.file("private.key"), folder.file("private.key.new"));

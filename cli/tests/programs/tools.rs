@@ -7,11 +7,11 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
-use crate::issuer;
 use crate::pseudo_terminal::PseudoTerminal;
 use crate::server::admin::admin_of;
 use crate::server::client::TestClient;
 use crate::server::program::{MAX_WAIT, OTHER_KEY, PRIVATE_KEY, TestFolder, assert_no_secret};
+use crate::{issuer, server};
 
 /// Runs `slipgate` in the folder, with the API key of the tests in the environment.
 fn slipgate(folder: &TestFolder, arguments: &[&str]) -> (Option<i32>, String, String) {
@@ -199,6 +199,63 @@ fn issuer_for(server: &str, key: &str) -> (issuer::program::Program, issuer::pro
     (issuer::program::Program::start(command), folder)
 }
 
+/// Starts an issuer without a list of addresses, and a server that registers in the group `ranked`. Returns both, the
+/// folder of the issuer and the key's file.
+fn registered(
+    folder: &TestFolder,
+) -> (issuer::program::Program, issuer::program::TestFolder, server::program::Program) {
+    let keys = issuer::program::TestFolder::new();
+    let mut command = keys.bare(&["--protocol-id", "0x1234", "--registry", "memory", "--bind", "127.0.0.1:0"]);
+    command.arg("--key-file").arg(keys.write("same", PRIVATE_KEY, 0o600)).arg("--api-key-digest").arg(&keys.digest);
+    let issuer = issuer::program::Program::start(command);
+    folder.write("api.key", keys.api_key.expose(), 0o600);
+    let registration =
+        ["--first-start", "--issuer-key-file", "api.key", "--server-id", "a", "--group", "ranked", "--region", "eu"];
+    let url = issuer.url("");
+    let server = folder.start(&[&["--admin", "127.0.0.1:0", "--issuer", &url], &registration[..]].concat());
+    let start = std::time::Instant::now();
+    while issuer::program::request(&issuer, &keys, r#"{"client_id": 1, "group": "ranked"}"#).status != 201 {
+        assert!(start.elapsed() < MAX_WAIT, "the server does not register");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    (issuer, keys, server)
+}
+
+#[test]
+fn doctor_and_load_use_groups_of_registered_servers() {
+    let folder = TestFolder::new();
+    let (issuer, _keys, server) = registered(&folder);
+    let (url, admin) = (issuer.url(""), admin_of(&server).to_string());
+    let doctor = ["doctor", "--issuer", &url, "--api-key-file", "api.key", "--admin", &admin];
+    let (status, out, error) = slipgate(&folder, &[&doctor[..], &["--group", "ranked", "--region", "eu"]].concat());
+    assert_eq!((status, out.contains("problem")), (Some(0), false), "{out}{error}");
+    let fingerprint = slipgate(&folder, &["keys", "list", "keys"]).1;
+    let fingerprint = fingerprint.split("fingerprint=").nth(1).unwrap().split(' ').next().unwrap();
+    for part in [
+        "serves and is ready",
+        "admitted the client",
+        "payloads of 1200 bytes return",
+        &format!("the issuer seals with {fingerprint}, which the server has"),
+    ] {
+        assert!(out.contains(part), "{part}: {out}");
+    }
+    let (status, out, _) = slipgate(&folder, &doctor);
+    assert_eq!((status, out.contains("give --group")), (Some(5), true), "{out}");
+    let (status, out, _) = slipgate(&folder, &[&doctor[..], &["--group", "casual"]].concat());
+    assert_eq!((status, out.contains("No server of this group")), (Some(5), true), "{out}");
+
+    let load = ["load", "--issuer", &url, "--api-key-file", "api.key", "--group", "ranked", "--clients", "5"];
+    let (status, out, error) =
+        slipgate(&folder, &[&load[..], &["--ramp", "0s", "--for", "1s", "--first-client-id", "9"]].concat());
+    assert_eq!((status, out.contains("5 of 5 connected")), (Some(0), true), "{out}{error}");
+
+    let mut client = Command::new(env!("CARGO_BIN_EXE_slipgate-client"));
+    client.args(["--issuer", &url, "--client-id", "99", "--group", "ranked", "--api-key-file", "api.key"]);
+    let client = client.args(["--for", "300ms"]).current_dir(folder.path(".")).output().unwrap();
+    assert!(client.status.success(), "{client:?}");
+    server.stop();
+}
+
 #[test]
 fn doctor_finds_a_sound_deployment_sound() {
     let folder = TestFolder::new();
@@ -212,6 +269,8 @@ fn doctor_finds_a_sound_deployment_sound() {
     assert_eq!(status, Some(0), "{out}{error}");
     for part in [
         "issuer: ",
+        "serves and is ready",
+        "key ids: the issuer seals with ",
         "takes new clients",
         "clocks: those of issuer and server agree",
         "admitted the client",
@@ -236,12 +295,31 @@ fn doctor_names_a_wrong_key_and_a_wrong_address() {
     let flags = ["doctor", "--issuer", &url, "--api-key-file", "api.key", "--admin", &admin, "--json"];
     let (status, out, error) = slipgate(&folder, &flags);
     let findings: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let problem = findings.iter().find(|finding| finding["severity"] == "problem").unwrap();
-    assert_eq!((status, problem["check"].as_str()), (Some(5), Some("server")), "{out}{error}");
+    let problem = |check: &str| {
+        let of_check = |finding: &&Value| finding["severity"] == "problem" && finding["check"] == check;
+        findings.iter().find(of_check).unwrap_or_else(|| panic!("{check}: {out}{error}"))
+    };
+    assert_eq!(status, Some(5), "{out}{error}");
+    assert!(problem("key ids")["remedy"].as_str().unwrap().contains("the same key file"), "{out}");
+    let problem = problem("server");
     assert!(problem["text"].as_str().unwrap().contains("token_not_authentic"), "{out}");
     assert!(problem["remedy"].as_str().unwrap().starts_with("Give issuer and server the same private key"), "{out}");
     let (status, out, _) =
         slipgate(&folder, &["doctor", "--issuer", "http://127.0.0.1:1", "--api-key-file", "api.key"]);
     assert_eq!((status, out.contains("cannot be reached")), (Some(5), true), "{out}");
+    assert!(out.contains("no program listens on this port") && out.lines().count() == 2, "{out}");
+    server.stop();
+}
+
+#[test]
+fn doctor_says_that_a_full_server_responds() {
+    let folder = TestFolder::new();
+    let server = folder.start(&["--slots", "1", "--first-start"]);
+    let mut client = TestClient::join(42, server.address());
+    let (issuer, keys) = issuer_for(&server.address().to_string(), PRIVATE_KEY);
+    folder.write("api.key", keys.api_key.expose(), 0o600);
+    let (status, out, error) = slipgate(&folder, &["doctor", "--issuer", &issuer.url(""), "--api-key-file", "api.key"]);
+    assert_eq!((status, out.contains("The server responds and has the key")), (Some(5), true), "{out}{error}");
+    client.leave();
     server.stop();
 }

@@ -167,6 +167,41 @@ fn hook_command_gets_each_state_without_the_servers_variables() {
     fs::remove_dir_all(&folder).unwrap();
 }
 
+/// Writes a script that is a hook's command.
+fn script(name: &str, text: &str) -> std::path::PathBuf {
+    let folder = std::env::temp_dir().join(format!("slipgate-{name}-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let script = folder.join("hook.sh");
+    fs::write(&script, format!("#!/bin/sh\ncd {}\n{text}", folder.display())).unwrap();
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o700)).unwrap();
+    script
+}
+
+#[test]
+fn end_waits_for_a_slow_command_and_kills_a_hung_one() {
+    // Slower than the 5 s that process managers and other calls may take.
+    let slow = script("slow-hook", "sleep 6\necho $SLIPGATE_STATE >> states\n");
+    let states = slow.with_file_name("states");
+    let fleet = fleet(None, vec![HookTarget::Command(slow)]);
+    drop(fleet);
+    assert_eq!(fs::read_to_string(&states).unwrap(), "ended\n");
+
+    // The command for `draining` hangs. It and that for `ended` share the time of the end.
+    let hung = script("hung-hook", "echo $$ >> pids\nexec sleep 1000\n");
+    let pids = hung.with_file_name("pids");
+    let fleet = self::fleet(None, vec![HookTarget::Command(hung)]);
+    fleet.life_cycle().advance(LifeState::Draining);
+    until("the command runs", || fs::read_to_string(&pids).is_ok_and(|pids| pids.ends_with('\n')));
+    fleet.end();
+    assert!(fleet.life_cycle().wait_for_drivers(Duration::ZERO), "the driver has finished");
+    for pid in fs::read_to_string(&pids).unwrap().lines() {
+        assert!(!std::path::Path::new("/proc").join(pid).exists(), "{pid} still runs");
+    }
+    for file in [states, pids] {
+        fs::remove_dir_all(file.parent().unwrap()).unwrap();
+    }
+}
+
 #[test]
 fn missing_hooks_do_not_stop_the_server() {
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
@@ -175,7 +210,7 @@ fn missing_hooks_do_not_stop_the_server() {
     assert!(fleet.life_cycle().advance(LifeState::Ready));
     let start = Instant::now();
     drop(fleet);
-    // The end is reported for up to 5 s.
+    // The end is reported for up to 10 s.
     assert!(start.elapsed() < MAX_WAIT);
 }
 
@@ -237,9 +272,10 @@ fn handle() -> slipgate_server::ClientHandle {
     server.connect_loopback(7, [0; 256]).unwrap()
 }
 
-/// Starts a fleet that registers with this issuer.
-fn registered(issuer: &FakeHttp) -> Fleet {
-    let folder = std::env::temp_dir().join(format!("slipgate-registration-{}-{}", std::process::id(), issuer.port));
+/// Starts a fleet that registers with these issuers.
+fn registered(issuers: &[&FakeHttp]) -> Fleet {
+    let port = issuers[0].port;
+    let folder = std::env::temp_dir().join(format!("slipgate-registration-{}-{port}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
     let path = folder.join("key");
     fs::write(&path, "sgk_secret\n").unwrap();
@@ -249,7 +285,7 @@ fn registered(issuer: &FakeHttp) -> Fleet {
     assert_eq!(format!("{key:?}"), "RegistrationKey(..)");
     let fleet = fleet(None, Vec::new());
     let config = RegistrationConfig {
-        issuers: vec![format!("http://127.0.0.1:{}/", issuer.port)],
+        issuers: issuers.iter().map(|issuer| format!("http://127.0.0.1:{}/", issuer.port)).collect(),
         accepts_earlier_tokens: false,
         redirects: false,
         key,
@@ -267,7 +303,7 @@ fn registered(issuer: &FakeHttp) -> Fleet {
 #[test]
 fn server_registers_beats_drains_and_is_removed() {
     let issuer = FakeHttp::start(|_| (200, json!({"heartbeat_millis": 100, "dead_after_millis": 300}).to_string()));
-    let fleet = registered(&issuer);
+    let fleet = registered(&[&issuer]);
     thread::sleep(Duration::from_millis(300));
     assert!(issuer.requests().is_empty(), "it still starts");
     fleet.life_cycle().advance(LifeState::Ready);
@@ -283,6 +319,8 @@ fn server_registers_beats_drains_and_is_removed() {
     });
     let running = first.body.as_object_mut().unwrap().remove("running_millis").unwrap();
     assert!((300..60_000).contains(&running.as_u64().unwrap()), "{running}");
+    let instance = first.body.as_object_mut().unwrap().remove("instance").unwrap();
+    assert_eq!(instance.as_str().unwrap().len(), 16);
     assert_eq!(first.body, expected);
     let shard = fleet.population.add_shard();
     let mut clients = lock(&shard.clients);
@@ -296,10 +334,22 @@ fn server_registers_beats_drains_and_is_removed() {
     issuer.until("more heartbeats", |requests| requests.len() > count + 2);
     let reports = issuer.requests().iter().filter(|one| one.body["admitted_client_ids"] == json!(["42"])).count();
     assert_eq!((reports, issuer.requests().last().unwrap().body["free_slots"].clone()), (1, json!(6)));
+    lock(&shard.clients).admits_nobody = true;
+    issuer.until("no free slots", |requests| requests.last().unwrap().body["free_slots"] == json!(0));
+    lock(&shard.clients).admits_nobody = false;
+    issuer.until("free slots again", |requests| requests.last().unwrap().body["free_slots"] == json!(6));
     fleet.life_cycle().advance(LifeState::Draining);
     issuer.until("draining", |requests| requests.last().unwrap().body["draining"] == json!(true));
     drop(fleet);
-    assert_eq!(issuer.requests().last().unwrap().line, "DELETE /v1/servers/eu-1");
+    let last = issuer.requests().pop().unwrap().line;
+    assert_eq!(last, format!("DELETE /v1/servers/eu-1?instance={}", instance.as_str().unwrap()));
+    assert!(issuer.bodies("PUT /v1/servers/eu-1").iter().all(|body| body["instance"] == instance));
+    // A server that is started again is another run.
+    let again = registered(&[&issuer]);
+    again.life_cycle().advance(LifeState::Ready);
+    issuer.until("another run", |requests| {
+        requests.last().is_some_and(|last| last.body["instance"].is_string() && last.body["instance"] != instance)
+    });
 }
 
 #[test]
@@ -310,11 +360,63 @@ fn refused_heartbeats_are_repeated_with_their_clients() {
         1 => (201, String::new()),
         _ => (200, "{}".into()),
     });
-    let fleet = registered(&issuer);
+    let fleet = registered(&[&issuer]);
     let shard = fleet.population.add_shard();
     lock(&shard.clients).clients = vec![(handle(), 42.into())];
     fleet.life_cycle().advance(LifeState::Ready);
     issuer.until("four heartbeats", |requests| requests.len() > 3);
     let reported: Vec<_> = issuer.requests().iter().map(|one| one.body["admitted_client_ids"].clone()).collect();
     assert_eq!(reported[..4], [json!(["42"]), json!(["42"]), json!(["42"]), json!([])]);
+}
+
+const TAKEN: (u16, &str) = (200, r#"{"heartbeat_millis": 1000, "dead_after_millis": 3000}"#);
+
+#[test]
+fn heartbeat_is_in_time_although_one_issuer_hangs() {
+    let taken: std::sync::Arc<std::sync::Mutex<Vec<Instant>>> = std::sync::Arc::default();
+    let take = |taken: &std::sync::Mutex<Vec<Instant>>| {
+        lock(taken).push(Instant::now());
+        (TAKEN.0, TAKEN.1.to_owned())
+    };
+    let (resume, hang) = mpsc::channel::<()>();
+    let (hang, of_first) = (std::sync::Mutex::new(hang), std::sync::Arc::clone(&taken));
+    let first = FakeHttp::start(move |_| {
+        if !lock(&of_first).is_empty() {
+            // Ends when the test has ended.
+            let _ = lock(&hang).recv();
+        }
+        take(&of_first)
+    });
+    let of_second = std::sync::Arc::clone(&taken);
+    let second = FakeHttp::start(move |_| take(&of_second));
+    let fleet = registered(&[&first, &second]);
+    fleet.life_cycle().advance(LifeState::Ready);
+    second.until("a heartbeat", |requests| requests.len() == 2);
+    let times = lock(&taken).clone();
+    let longest = times.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap();
+    assert!(longest < Duration::from_secs(3), "{longest:?}: the server was dead for some time");
+    drop(fleet);
+    let last = second.requests().pop().unwrap().line;
+    assert!(last.starts_with("DELETE /v1/servers/eu-1?instance="), "{last}: it responded last");
+    drop(resume);
+}
+
+#[test]
+fn issuer_without_its_store_passes_a_heartbeat_to_the_next() {
+    let refusal = |code: &str| json!({"error": {"code": code, "message": "x"}}).to_string();
+    let first = FakeHttp::start(move |_| (503, refusal("store_unavailable")));
+    let second = FakeHttp::start(|_| (TAKEN.0, TAKEN.1.to_owned()));
+    let fleet = registered(&[&first, &second]);
+    fleet.life_cycle().advance(LifeState::Ready);
+    second.until("heartbeats", |requests| requests.len() == 2);
+    assert_eq!(first.requests().len(), 1);
+    drop(fleet);
+
+    // What all issuers know is asked once.
+    let full = FakeHttp::start(move |_| (503, refusal("registry_full")));
+    let other = FakeHttp::start(|_| (TAKEN.0, TAKEN.1.to_owned()));
+    let fleet = registered(&[&full, &other]);
+    fleet.life_cycle().advance(LifeState::Ready);
+    full.until("heartbeats", |requests| requests.len() == 2);
+    assert!(other.requests().is_empty());
 }

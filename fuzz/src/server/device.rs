@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use slipgate_netcode::server::TokenStorage;
-use slipgate_netcode::token::history::{Journal, JournalError, UsedToken};
+use slipgate_netcode::time::UnixSeconds;
+use slipgate_netcode::token::history::{Journal, JournalError, KeptTokens, UsedToken};
 
 /// A handle of the device. The server's journal holds another.
 #[derive(Clone, Default)]
@@ -39,7 +40,8 @@ impl Device {
         let mut state = self.state();
         state.written.clear();
         state.flushed = 0;
-        TokenStorage { journal: Box::new(self.clone()), names: [0x44; 32], used: state.durable.clone() }
+        let kept = KeptTokens { names: [0x44; 32], used: state.durable.clone(), dropped_until: UnixSeconds(0) };
+        TokenStorage { journal: Box::new(self.clone()), kept }
     }
 }
 

@@ -19,6 +19,13 @@ impl Instant {
         Self(nanos(since_start))
     }
 
+    /// Returns the moment this many nanoseconds after the caller's chosen start.
+    #[inline]
+    #[must_use]
+    pub const fn from_nanos(since_start: u64) -> Self {
+        Self(since_start)
+    }
+
     /// The last moment of the clock: the deadline of a timer that is off.
     pub const NEVER: Self = Self(u64::MAX);
 
@@ -27,6 +34,13 @@ impl Instant {
     #[must_use]
     pub const fn since_start(self) -> Duration {
         Duration::from_nanos(self.0)
+    }
+
+    /// Returns the nanoseconds from the caller's chosen start to this moment.
+    #[inline]
+    #[must_use]
+    pub const fn as_nanos(self) -> u64 {
+        self.0
     }
 
     /// Returns the time from `earlier` to this moment, or zero if `earlier` is later.

@@ -39,7 +39,7 @@ impl TestFolder {
 
     /// Returns the first bytes of the names in the file.
     fn names(&self) -> Vec<u8> {
-        self.open().kept().1.iter().map(|used| used.name.0[0]).collect()
+        self.open().kept().used.iter().map(|used| used.name.0[0]).collect()
     }
 
     /// Writes a history of this many records.
@@ -93,15 +93,12 @@ fn records_survive_a_restart_unless_they_have_expired() {
     drop(history);
     let history = HistoryFile::open(folder.file(), UnixSeconds(1001)).unwrap();
     assert_eq!((history.origin, history.is_new()), (HistoryOrigin::Continued, false));
-    assert_eq!(history.kept().1, [used(0), used(1), used(2), used(4)]);
+    assert_eq!(history.kept().used, [used(0), used(1), used(2), used(4)]);
     assert_eq!(std::fs::metadata(folder.file()).unwrap().len(), length_of(4));
     assert_eq!(history.header.number_of(history.end), 5, "the expired record keeps its number");
     assert_eq!((history.len(), history.is_empty()), (4, false));
-    assert_eq!(
-        history.kept(),
-        (*history.header.digest_key, vec![used(0), used(1), used(2), used(4)]),
-        "what a server restores"
-    );
+    let kept = history.kept();
+    assert_eq!((kept.names, kept.dropped_until), (*history.header.digest_key, UnixSeconds(1001)));
     assert!(TestFolder::new("survives-none").open().is_empty());
 }
 
@@ -180,7 +177,12 @@ fn file_of_the_old_format_is_converted() {
     assert_eq!((history.origin, history.since(), *history.header.digest_key), {
         (HistoryOrigin::Continued, UnixSeconds(700), key)
     });
-    assert_eq!(history.kept().1, [used(1), used(3)]);
+    let kept = history.kept();
+    assert_eq!(
+        (kept.used.as_slice(), kept.dropped_until),
+        (&[used(1), used(3)][..], TODAY),
+        "earlier expiries are gone"
+    );
     drop(history);
     assert_eq!(&std::fs::read(folder.file()).unwrap()[..16], b"slipgate-hist-3\n");
     assert_eq!(folder.names(), [1, 3]);
@@ -340,7 +342,7 @@ fn large_file_is_rewritten_without_expired_records() {
     assert_eq!(history.header.number_of(history.end), MAX_APPENDED + 1, "numbers are not used again");
     history.store(&[used(4)]).unwrap();
     drop(history);
-    assert_eq!(folder.open().kept().1.len() as u64, MAX_APPENDED / 2 + 2);
+    assert_eq!(folder.open().kept().used.len() as u64, MAX_APPENDED / 2 + 2);
 }
 
 #[cfg(unix)]

@@ -21,8 +21,8 @@ const MAX_REFUSALS_PER_SECOND: u32 = 10;
 const MAX_STEPS_PER_SECOND: u32 = 50;
 /// The time in which a client that repeats its request gets one line for one reason. A client tries for 5 s.
 const SAME_REFUSAL: Duration = Duration::from_secs(10);
-/// The most refusals that are remembered for that.
-const MAX_REMEMBERED: usize = 64;
+/// The most refusals that are remembered for that: all that had a line in this time.
+const MAX_REMEMBERED: usize = MAX_REFUSALS_PER_SECOND as usize * (SAME_REFUSAL.as_secs() as usize + 1);
 /// The interval of the warning of a full server.
 const FULL_INTERVAL: Duration = Duration::from_secs(60);
 
@@ -35,7 +35,8 @@ pub(super) struct HandshakeLines {
     remembered: VecDeque<(ClientId, HandshakeOutcome, Instant)>,
     steps: LineLimit,
     clock: IssuerClock,
-    warned_of_clock: Repeated,
+    warned_of_clock_ahead: Repeated,
+    warned_of_clock_behind: Repeated,
     warned_of_lifetime: Repeated,
     warned_of_full: Repeated,
     last_opened: Option<Instant>,
@@ -49,7 +50,8 @@ impl HandshakeLines {
             remembered: VecDeque::with_capacity(MAX_REMEMBERED),
             steps: LineLimit::new(MAX_STEPS_PER_SECOND),
             clock: IssuerClock::new(),
-            warned_of_clock: Repeated::default(),
+            warned_of_clock_ahead: Repeated::default(),
+            warned_of_clock_behind: Repeated::default(),
             warned_of_lifetime: Repeated::default(),
             warned_of_full: Repeated::default(),
             last_opened: None,
@@ -104,20 +106,20 @@ impl HandshakeLines {
     }
 
     fn warn_of_clock(&mut self, fault: Option<ClockFault>, now: Instant) {
-        let Some(fault) = fault.filter(|_| self.warned_of_clock.take(now)) else { return };
         match fault {
-            ClockFault::Ahead(by) => warn!(
+            Some(ClockFault::Ahead(by)) if self.warned_of_clock_ahead.take(now) => warn!(
                 seconds = tenths(by),
                 "the token issuer's clock is about {:.0} s ahead of this server's: a connect token was minted in the \
                  future. Set both clocks by the network (NTP)",
                 by.as_secs_f64()
             ),
-            ClockFault::Behind(by) => warn!(
+            Some(ClockFault::Behind(by)) if self.warned_of_clock_behind.take(now) => warn!(
                 seconds = tenths(by),
                 "the token issuer's clock is about {:.0} s behind this server's: the youngest of several connect \
                  tokens is that old. Set both clocks by the network (NTP); or the clients present their tokens late",
                 by.as_secs_f64()
             ),
+            _ => {}
         }
     }
 
@@ -219,5 +221,19 @@ mod tests {
             lines.has_line(ClientId(id), EXPIRED, at(2000 + id));
         }
         assert!(lines.remembered.len() <= MAX_REMEMBERED);
+    }
+
+    #[test]
+    fn ten_clients_a_second_have_a_line_each() {
+        let mut lines = HandshakeLines::new();
+        // Five others repeat their requests all the time.
+        let mut with_line = 0;
+        for second in 0..20 {
+            let repeated = (0..5).filter(|id| lines.has_line(ClientId(1000 + id), EXPIRED, at(second * 1000))).count();
+            let new = (0..5).filter(|id| lines.has_line(ClientId(second * 5 + id), EXPIRED, at(second * 1000 + 1)));
+            with_line += new.count();
+            assert_eq!(repeated, if second % 10 == 0 { 5 } else { 0 }, "second {second}");
+        }
+        assert_eq!((with_line, lines.unlogged), (100, 0));
     }
 }

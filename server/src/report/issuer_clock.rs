@@ -52,6 +52,8 @@ impl IssuerClock {
         if let Some(ahead) = token.minted.map(|minted| between(now.unix, minted))
             && ahead > MAX_AHEAD
         {
+            // Old tokens that a client presents beside it prove nothing.
+            self.youngest = Duration::ZERO;
             return Some(ClockFault::Ahead(ahead));
         }
         // A token without a mint time was minted before its expiry.
@@ -119,6 +121,9 @@ mod tests {
         assert_eq!(clock.observe(&token(1, 2), now(0)), None, "clocks differ a little");
         let ahead = ClockFault::Ahead(Duration::from_secs(10));
         assert_eq!(clock.observe(&token(2, 11), now(1)), Some(ahead));
+        for id in 10..15 {
+            assert_eq!(clock.observe(&token(id, -60), now(2)), None, "old tokens do not show the opposite");
+        }
     }
 
     #[test]

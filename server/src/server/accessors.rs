@@ -100,6 +100,7 @@ impl Server {
             connected: self.connected_count(),
             pending_clients: tables.pending,
             used_tokens: tables.used_tokens,
+            is_history_unavailable: tables.is_journal_busy,
             message_memory_left: self.core.memory.messages.left(),
             transfer_memory_left: self.core.memory.transfers.left(),
             stats: *self.core.netcode.stats(),

@@ -65,9 +65,9 @@ impl From<ServerConfigError> for StartError {
 
 /// Returns a history file as the token storage of a server with one shard.
 pub(crate) fn storage(history: HistoryFile) -> Result<TokenStorage, StartError> {
-    let (names, used) = history.kept();
+    let kept = history.kept();
     let journal = FileJournal::new(history).map_err(StartError::Thread)?;
-    Ok(TokenStorage { names, used, journal: Box::new(journal) })
+    Ok(TokenStorage { kept, journal: Box::new(journal) })
 }
 
 impl Server {

@@ -10,7 +10,8 @@ use rand::rngs::StdRng;
 use slipgate_client::{Client, ConnectToken};
 use slipgate_netcode::crypto::key::{Key, Seed};
 use slipgate_netcode::server::{self as netcode, ServerConfig, TokenCutoff, TokenStorage};
-use slipgate_netcode::time::Instant;
+use slipgate_netcode::time::{Instant, UnixSeconds};
+use slipgate_netcode::token::history::KeptTokens;
 use slipgate_netcode::token::issue::{Claims, issue};
 use slipgate_netcode::wire::USER_DATA_BYTES;
 use slipgate_netcode::wire::token::Servers;
@@ -204,7 +205,8 @@ fn only_a_new_client_waits_for_a_slow_flush() {
     let mut config = ServerConfig::new(7, 4, &[to]);
     config.token_cutoff = TokenCutoff::None;
     let (journal, attempts) = SlowDisk::journal();
-    let storage = TokenStorage { names: [1; 32], used: Vec::new(), journal: Box::new(journal) };
+    let kept = KeptTokens { names: [1; 32], used: Vec::new(), dropped_until: UnixSeconds(0) };
+    let storage = TokenStorage { kept, journal: Box::new(journal) };
     let seed = Seed::from([3; 32]);
     let netcode =
         netcode::NetcodeServer::with_storage(config, Key::from([7; 32]).into(), &seed, at(0), storage).unwrap();

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use slipgate_netcode::ids::ClientIndex;
 use slipgate_netcode::token::ConnectToken;
 use slipgate_netcode::wire::{USER_DATA_BYTES, UserData};
-use slipgate_session::channel::transfer::{Transfer, TransferId};
-use slipgate_session::channel::{ChannelId, SendOptions, SharedMessage};
+use slipgate_session::channel::transfer::{Transfer, TransferEvent, TransferId};
+use slipgate_session::channel::{ChannelEvent, ChannelId, SendOptions, SharedMessage};
 use slipgate_session::connection::{CloseCode, Intake, SendError, Traffic};
 use tracing::warn;
 
@@ -167,10 +167,10 @@ impl ShardBridge {
     }
 
     fn push(&mut self, event: ShardEvent, body: &[u8]) -> bool {
-        let client = event.event.client();
+        let (client, bytes) = (event.event.client(), body.len() + content_bytes(&event.event));
         let is_pushed = self.events.push(event, body);
         if is_pushed {
-            self.shares.on_pushed(client, body.len());
+            self.shares.on_pushed(client, bytes);
         }
         is_pushed
     }
@@ -294,6 +294,20 @@ const fn transfer_event(
     }
 }
 
+/// Returns the bytes that have arrived of a transfer that ended. They are neither in the ring of bytes nor in a memory
+/// budget any more.
+fn content_bytes(event: &Event<'_>) -> usize {
+    match event {
+        Event::Partial { partial, .. } => partial.memory_bytes(),
+        Event::Channel { event: ChannelEvent::Transfer { event, .. }, .. } => match event {
+            TransferEvent::Received { content, .. } => content.len(),
+            TransferEvent::Broken { partial: Some(partial), .. } => partial.memory_bytes(),
+            _ => 0,
+        },
+        _ => 0,
+    }
+}
+
 fn with_client<T>(
     server: &mut Server,
     client: ClientHandle,
@@ -362,11 +376,62 @@ impl ShardApp for ShardBridge {
 #[cfg(test)]
 mod tests {
     use slipgate_netcode::ids::ClientId;
+    use slipgate_session::channel::transfer::{TransferAdmission, TransferConfig, Transfers};
 
     use super::super::path_table::path_table;
     use super::super::spsc::queue;
     use super::*;
     use crate::server::tests::with_connected_client;
+
+    /// Returns the event of a transfer of these bytes, which ends after this number of its frames.
+    fn ended(bytes: Vec<u8>, frames: usize) -> TransferEvent {
+        let config = TransferConfig { admission: TransferAdmission::Automatic, ..TransferConfig::default() };
+        let [mut one, mut other] = [0; 2].map(|_| Transfers::new(config.clone(), None).unwrap());
+        let id = one.begin(Transfer::new(bytes).unwrap(), 0).unwrap();
+        let (mut buf, mut written) = ([0; 1200], 0);
+        for _ in 0..10 {
+            while let Some((bytes, _)) = one.write(&mut buf) {
+                other.on_frame(&buf[..bytes]).unwrap();
+                written += 1;
+                if written == frames {
+                    one.cancel(id);
+                }
+            }
+            if let Some(event) = other.poll_event() {
+                return event;
+            }
+            while let Some((bytes, _)) = other.write(&mut buf) {
+                one.on_frame(&buf[..bytes]).unwrap();
+            }
+        }
+        panic!("it did not end");
+    }
+
+    #[test]
+    fn ended_transfers_in_the_queue_count_for_their_client() {
+        let channel = ChannelId(0);
+        let of = |event| move |client| Event::Channel { client, event: ChannelEvent::Transfer { channel, event } };
+        let whole = ended(vec![7; 16 << 10], usize::MAX);
+        assert!(matches!(whole, TransferEvent::Received { .. }));
+        counts_for_its_client(of(whole));
+        let broken = || ended(vec![7; 16 << 10], 10);
+        let TransferEvent::Broken { partial: Some(partial), .. } = broken() else { panic!("a part has arrived") };
+        counts_for_its_client(of(broken()));
+        counts_for_its_client(|client| Event::Partial { client, channel, partial });
+    }
+
+    fn counts_for_its_client(event: impl FnOnce(ClientHandle) -> Event<'static>) {
+        let (server, _player, _, client) = with_connected_client();
+        let traffic = server.traffic().clone();
+        let ((events, mut passed), (_, commands)) = (queue(64, 16 << 10), queue(64, 16 << 10));
+        let (paths, _) = path_table(&traffic, Duration::ZERO);
+        let mut bridge = ShardBridge::new(events, commands, paths, &traffic, Arc::default());
+        assert!(bridge.push(ShardEvent { event: event(client), byte_count: 0, info: None }, &[]));
+        assert!(bridge.shares.is_used_up(client), "it is larger than an eighth of the queue");
+        assert!(passed.pop().is_some());
+        bridge.shares.on_popped(bridge.events.len());
+        assert!(bridge.shares.has_room(client));
+    }
 
     #[test]
     fn a_client_that_is_closing_already_is_reported_with_its_facts() {

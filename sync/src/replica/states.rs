@@ -11,6 +11,8 @@ use crate::schema::ObjectKind;
 pub(super) const KEPT_TICKS: u32 = 2 * (MAX_AGE + 1);
 /// The places of an object at first. There is one for each tick at most.
 const FIRST_PLACES: usize = 32;
+/// The memory of all states by default: 1,000 objects of 28 words at 60 states a second.
+const DEFAULT_MAX_BYTES: usize = 64 << 20;
 
 /// A state that arrived, without its words.
 #[derive(Clone, Copy, Debug, Default)]
@@ -48,9 +50,19 @@ impl ObjectStates {
         }
     }
 
-    /// Doubles the number of places, so that states of this tick and of all needed ones have different places.
-    fn grow(&mut self, words_per_state: usize) {
-        let places = (self.states.len() * 2).clamp(FIRST_PLACES, KEPT_TICKS as usize);
+    /// Returns how many places are needed, so that states of this tick and of all needed ones have different places.
+    fn places_for(&self, tick: u32, newest: u32) -> usize {
+        let (places, most) = (self.states.len(), KEPT_TICKS as usize);
+        let is_needed = |kept: &&StoredState| kept.tick > 0 && newest.saturating_sub(kept.tick) < KEPT_TICKS;
+        let Some(kept) = self.states.get(self.place(tick)) else { return FIRST_PLACES };
+        // With twice as many places, no other state can be in the way.
+        let Some(kept) = Some(kept).filter(is_needed).filter(|kept| kept.tick != tick) else { return places };
+        let bits_apart = (kept.tick ^ tick).trailing_zeros();
+        (2_usize << bits_apart.min(16)).clamp(places, most)
+    }
+
+    /// Makes the number of places larger.
+    fn grow(&mut self, places: usize, words_per_state: usize) {
         let mut larger = Self {
             states: vec![StoredState::default(); places].into_boxed_slice(),
             words: vec![0; places * words_per_state].into_boxed_slice(),
@@ -69,11 +81,44 @@ impl ObjectStates {
 pub(super) struct StateTable {
     objects: Vec<ObjectStates>,
     words_per_state: usize,
+    /// The bytes of all states, and the most that there may be.
+    bytes: usize,
+    max_bytes: usize,
 }
 
 impl StateTable {
     pub(super) fn new(objects: usize, words_per_state: usize) -> Self {
-        Self { objects: vec![ObjectStates::default(); objects], words_per_state }
+        let objects = vec![ObjectStates::default(); objects];
+        Self { objects, words_per_state, bytes: 0, max_bytes: DEFAULT_MAX_BYTES }
+    }
+
+    pub(super) const fn set_max_bytes(&mut self, bytes: usize) {
+        self.max_bytes = bytes;
+    }
+
+    #[cfg(test)]
+    pub(super) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Forgets all states and frees their memory.
+    pub(super) fn clear(&mut self) {
+        self.objects.fill(ObjectStates::default());
+        self.bytes = 0;
+    }
+
+    const fn bytes_per_state(&self) -> usize {
+        size_of::<StoredState>() + self.words_per_state * size_of::<i32>()
+    }
+
+    /// Returns how many more bytes there are with a state of this tick.
+    pub(super) fn bytes_to_add(&self, object: usize, tick: u32, newest: u32) -> usize {
+        let Some(states) = self.objects.get(object) else { return 0 };
+        (states.places_for(tick, newest) - states.states.len()) * self.bytes_per_state()
+    }
+
+    pub(super) const fn has_room(&self, bytes: usize) -> bool {
+        self.bytes.saturating_add(bytes) <= self.max_bytes
     }
 
     pub(super) fn get(&self, object: usize, tick: u32) -> Option<StoredState> {
@@ -89,16 +134,14 @@ impl StateTable {
 
     /// Keeps a state, unless there is one of this tick. `newest` is the newest tick of any message.
     pub(super) fn add(&mut self, object: usize, state: StoredState, words: &[i32], newest: u32) {
+        self.bytes += self.bytes_to_add(object, state.tick, newest);
         let Some(states) = self.objects.get_mut(object) else { return };
         if states.get(state.tick).is_some() {
             return;
         }
-        let is_needed = |kept: &StoredState| kept.tick > 0 && newest.saturating_sub(kept.tick) < KEPT_TICKS;
-        // With a place for each needed tick, no other needed state is in the way.
-        while states.states.get(states.place(state.tick)).is_none_or(is_needed)
-            && states.states.len() < KEPT_TICKS as usize
-        {
-            states.grow(self.words_per_state);
+        let places = states.places_for(state.tick, newest);
+        if places > states.states.len() {
+            states.grow(places, self.words_per_state);
         }
         states.put(state, words, self.words_per_state);
     }

@@ -13,6 +13,8 @@ const VARIANTS: usize = 16;
 /// Bytes of all encodings, for each object. What finds no room is encoded for each client.
 const BYTES_PER_OBJECT: usize = 64;
 const NOT_KEPT: u32 = u32::MAX;
+/// How many errors of an object are kept for other clients: most of them show one of its last states.
+const SHOWN_STATES: usize = 4;
 
 /// What a client is known to have of an object: a commit, and the one on which that state was coded; 0 for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,7 +37,15 @@ pub(super) struct EncodedBody {
     pub(super) bits: u16,
 }
 
-/// The encodings of all objects at one commit.
+/// The error at a commit of clients that show the state of an earlier one.
+#[derive(Clone, Copy, Debug, Default)]
+struct ShownError {
+    at: CommitNumber,
+    shown: CommitNumber,
+    error: f32,
+}
+
+/// The encodings of all objects at one commit, and the errors of what clients show.
 #[derive(Debug)]
 pub(super) struct Encodings {
     counts: Vec<u8>,
@@ -43,6 +53,7 @@ pub(super) struct Encodings {
     bodies: Vec<[EncodedBody; VARIANTS]>,
     bytes: Vec<u8>,
     used: usize,
+    errors: Vec<[ShownError; SHOWN_STATES]>,
     /// The ages in ticks of the last commits; 0 for those that are no baseline.
     ages: [u8; KEPT],
 }
@@ -55,6 +66,7 @@ impl Encodings {
             bodies: vec![[EncodedBody::default(); VARIANTS]; objects],
             bytes: vec![0; objects * BYTES_PER_OBJECT],
             used: 0,
+            errors: vec![[ShownError::default(); SHOWN_STATES]; objects],
             ages: [0; KEPT],
         }
     }
@@ -116,6 +128,22 @@ impl Encodings {
         body
     }
 
+    /// Returns the error of clients that show this state of an object. Measures it, if no client needed it before.
+    pub(super) fn error(
+        &mut self,
+        object: usize,
+        shown: CommitNumber,
+        at: CommitNumber,
+        measure: impl FnOnce() -> f32,
+    ) -> f32 {
+        let kept = self.errors.get_mut(object).and_then(|kept| kept.get_mut(shown as usize % SHOWN_STATES));
+        let Some(kept) = kept else { return measure() };
+        if (kept.at, kept.shown) != (at, shown) {
+            *kept = ShownError { at, shown, error: measure() };
+        }
+        kept.error
+    }
+
     fn keep(&mut self, object: usize, index: usize, baseline: BaselineAges, body: EncodedBody) {
         self.used += usize::from(body.bits).div_ceil(8);
         if let Some(kept) = self.baselines.get_mut(object).and_then(|kept| kept.get_mut(index)) {
@@ -155,5 +183,35 @@ pub(super) fn encode(
             record::write_delta(writer, layout, words, known, tick);
         }
         None => record::write_whole(writer, layout, words),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn error_is_measured_once_for_each_commit_and_state_shown() {
+        let (mut encodings, mut measured) = (Encodings::new(2), 0);
+        for (object, shown, at, is_new) in [
+            (0, 1, 3, true),
+            (0, 1, 3, false),
+            (0, 2, 3, true),
+            (1, 1, 3, true),
+            (0, 1, 3, false),
+            (0, 1, 4, true),
+            // The same place in the table.
+            (0, 5, 6, true),
+            (0, 1, 6, true),
+            (0, 0, 6, true),
+        ] {
+            let before = measured;
+            let error = encodings.error(object, shown, at, || {
+                measured += 1;
+                (object as u32 * 100 + shown * 10 + at) as f32
+            });
+            assert_eq!(error, (object as u32 * 100 + shown * 10 + at) as f32);
+            assert_eq!(measured > before, is_new, "{object}, {shown}, {at}");
+        }
     }
 }

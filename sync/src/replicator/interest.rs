@@ -4,6 +4,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use super::replicated::ReplicatedObject;
+use crate::commits::Commits;
 use crate::object_set::ObjectSet;
 use crate::quantize;
 use crate::schema::{FieldShape, KindLayout, Schema};
@@ -67,19 +68,30 @@ fn position(layout: &KindLayout, words: &[i32]) -> Option<[f32; 3]> {
     })
 }
 
-/// The live objects at one commit, sorted by the cells in which they are.
+/// An object in a grid.
+#[derive(Clone, Copy, Debug, Default)]
+struct PlacedObject {
+    /// `None` for an object that is seen from everywhere.
+    position: Option<[f32; 3]>,
+    /// The cell of the list that it is in.
+    cell: Option<u32>,
+    /// Its neighbours in the list.
+    before: Option<u16>,
+    next: Option<u16>,
+}
+
+/// The live objects at one commit, with a list of those in each cell. Only what changed is moved.
 #[derive(Debug)]
 pub(super) struct Grid {
     lows: [f32; 3],
     cells_per_unit: f32,
     counts: [usize; 3],
-    /// The first of each cell's objects; one entry more than there are cells.
-    starts: Vec<u32>,
-    objects: Vec<(u16, [f32; 3])>,
-    unsorted: Vec<(u16, u32, [f32; 3])>,
-    /// The positions of all objects; `None` for those that are seen from everywhere.
-    positions: Vec<Option<[f32; 3]>>,
+    /// The first object of each cell.
+    heads: Vec<Option<u16>>,
+    objects: Vec<PlacedObject>,
     everywhere: ObjectSet,
+    /// The objects that changed since their cells were found.
+    stale: ObjectSet,
 }
 
 impl Grid {
@@ -105,11 +117,10 @@ impl Grid {
             lows,
             cells_per_unit,
             counts,
-            starts: vec![0; counts.iter().product::<usize>() + 1],
-            objects: Vec::with_capacity(objects),
-            unsorted: Vec::with_capacity(objects),
-            positions: vec![None; objects],
+            heads: vec![None; counts.iter().product()],
+            objects: vec![PlacedObject::default(); objects],
             everywhere: ObjectSet::new(objects),
+            stale: ObjectSet::new(objects),
         }
     }
 
@@ -125,45 +136,65 @@ impl Grid {
         (x * self.counts[1] + y) * self.counts[2] + z
     }
 
-    /// Sorts the objects into cells.
-    pub(super) fn fill(&mut self, schema: &Schema, objects: &[ReplicatedObject], words: &[i32]) {
-        self.starts.fill(0);
-        self.unsorted.clear();
-        self.everywhere.clear();
-        let words = words.chunks_exact(schema.max_words().max(1));
-        for ((id, object), words) in (0_u16..).zip(objects).zip(words).filter(|((_, object), _)| object.is_live) {
-            let at = schema.layout(object.kind).and_then(|layout| position(layout, words));
-            if let Some(kept) = self.positions.get_mut(usize::from(id)) {
-                *kept = at;
-            }
-            let Some(at) = at else {
-                self.everywhere.insert(usize::from(id));
-                continue;
-            };
-            let [x, y, z] = at;
-            let cell = self.index([self.cell_of(0, x), self.cell_of(1, y), self.cell_of(2, z)]);
-            self.unsorted.push((id, cell as u32, at));
-            if let Some(count) = self.starts.get_mut(cell) {
-                *count += 1;
-            }
-        }
-        self.sort();
+    /// Notes that an object changed.
+    pub(super) fn note(&mut self, object: usize) {
+        self.stale.insert(object);
     }
 
-    /// Sorts by counting: `starts` has the number of objects in each cell.
-    fn sort(&mut self) {
-        let mut end = 0;
-        for start in &mut self.starts {
-            end += *start;
-            *start = end;
-        }
-        self.objects.resize(self.unsorted.len(), (0, [0.0; 3]));
-        for (id, cell, at) in self.unsorted.iter().rev() {
-            let Some(start) = self.starts.get_mut(*cell as usize) else { continue };
-            *start = start.saturating_sub(1);
-            if let Some(place) = self.objects.get_mut(*start as usize) {
-                *place = (*id, *at);
+    /// Notes that these objects changed.
+    pub(super) fn note_all(&mut self, objects: &ObjectSet) {
+        self.stale.add(objects);
+    }
+
+    /// Moves the objects that changed to the cells in which they are at the newest commit.
+    pub(super) fn update_cells(&mut self, schema: &Schema, objects: &[ReplicatedObject], commits: &Commits) {
+        for group in 0..self.stale.groups() {
+            for id in self.stale.group(group) {
+                let object = objects.get(id).filter(|object| object.is_live && object.changed > 0);
+                let layout = object.and_then(|object| schema.layout(object.kind));
+                let at = layout.and_then(|layout| position(layout, commits.words(commits.newest(), id)?));
+                self.everywhere.set(id, layout.is_some() && at.is_none());
+                self.place(id, at, layout.is_some());
             }
+        }
+        self.stale.clear();
+    }
+
+    /// Moves an object to its cell. One that is gone is in none, and keeps its position until its id is used again.
+    fn place(&mut self, id: usize, at: Option<[f32; 3]>, is_live: bool) {
+        let [x, y, z] = at.unwrap_or_default();
+        let cell = at.map(|_| self.index([self.cell_of(0, x), self.cell_of(1, y), self.cell_of(2, z)]) as u32);
+        let Some(object) = self.objects.get_mut(id) else { return };
+        if is_live {
+            object.position = at;
+        }
+        if object.cell != cell {
+            self.unlink(id);
+            self.link(id, cell);
+        }
+    }
+
+    /// Takes an object out of the list of its cell.
+    fn unlink(&mut self, id: usize) {
+        let Some(PlacedObject { cell: Some(cell), before, next, .. }) = self.objects.get(id).copied() else { return };
+        match before.and_then(|before| self.objects.get_mut(usize::from(before))) {
+            Some(before) => before.next = next,
+            None => self.heads.get_mut(cell as usize).into_iter().for_each(|head| *head = next),
+        }
+        if let Some(next) = next.and_then(|next| self.objects.get_mut(usize::from(next))) {
+            next.before = before;
+        }
+    }
+
+    /// Puts an object in front of the list of a cell.
+    fn link(&mut self, id: usize, cell: Option<u32>) {
+        let head = cell.and_then(|cell| self.heads.get_mut(cell as usize));
+        let next = head.and_then(|head| head.replace(id as u16));
+        if let Some(next) = next.and_then(|next| self.objects.get_mut(usize::from(next))) {
+            next.before = Some(id as u16);
+        }
+        if let Some(object) = self.objects.get_mut(id) {
+            (object.cell, object.before, object.next) = (cell, None, next);
         }
     }
 
@@ -171,7 +202,8 @@ impl Grid {
     pub(super) fn update(&self, look: &Look, seen: &mut ObjectSet, mut on_change: impl FnMut(usize)) {
         for group in 0..seen.groups() {
             for id in seen.group(group) {
-                let stays = self.positions.get(id).is_some_and(|at| at.is_none_or(|at| look.stays(at)));
+                let stays = |object: &PlacedObject| object.position.is_none_or(|at| look.stays(at));
+                let stays = self.objects.get(id).is_some_and(stays);
                 if !stays {
                     seen.remove(id);
                     on_change(id);
@@ -191,22 +223,19 @@ impl Grid {
         };
         for x in range(0) {
             for y in range(1) {
-                self.near(x, y, range(2))
-                    .filter(|(_, at)| look.appears(*at))
-                    .for_each(|(id, _)| appear(usize::from(*id)));
+                for z in range(2) {
+                    self.near([x, y, z], look).for_each(&mut appear);
+                }
             }
         }
     }
 
-    /// Returns the objects of a row of cells.
-    fn near(
-        &self,
-        x: usize,
-        y: usize,
-        row: core::ops::RangeInclusive<usize>,
-    ) -> core::slice::Iter<'_, (u16, [f32; 3])> {
-        let (first, last) = (self.index([x, y, *row.start()]), self.index([x, y, *row.end()]));
-        let start = |cell: usize| self.starts.get(cell).map_or(0, |start| *start as usize);
-        self.objects.get(start(first)..start(last + 1)).unwrap_or(&[]).iter()
+    /// Returns the objects of a cell that appear.
+    fn near(&self, cell: [usize; 3], look: &Look) -> impl Iterator<Item = usize> {
+        let object = |id: &u16| self.objects.get(usize::from(*id));
+        let first = self.heads.get(self.index(cell)).copied().flatten();
+        let all = core::iter::successors(first, move |id| object(id).and_then(|object| object.next));
+        let appears = move |id: &u16| object(id).and_then(|object| object.position).is_some_and(|at| look.appears(at));
+        all.filter(appears).map(usize::from)
     }
 }

@@ -8,8 +8,8 @@ use crate::bits::number_bits;
 use crate::object_set::ObjectSet;
 use crate::record::GAP_ORDER;
 
-/// The most bits of a message before its records (§6.3).
-pub(super) const MAX_HEADER_BITS: usize = 16 + 1 + 16 + 8;
+/// The bits of the common baseline, behind the header of a message (§6.3).
+const BASE_BITS: usize = 8;
 /// The most bits of the number in front of the first id of a message.
 const MAX_GAP_BITS: usize = number_bits(u16::MAX as u32, GAP_ORDER) as usize;
 /// How many objects that do not fit are passed over before a message counts as full. Those that do not even fit an
@@ -65,18 +65,20 @@ struct DueObject {
 pub(super) struct Room {
     pub(super) messages: usize,
     pub(super) bytes_each: usize,
+    /// The bits of the longest header: that of the first message.
+    pub(super) header_bits: usize,
     pub(super) max_objects: usize,
 }
 
 impl Room {
     /// Returns the bits that records can have in all, if they are spread over the messages in the order of their ids.
     fn bits(self, max_record_bits: usize) -> usize {
-        let bits = self.bytes_each * 8;
+        let bits = (self.bytes_each * 8).saturating_sub(self.header_bits + BASE_BITS);
         if self.messages == 1 {
-            return bits.saturating_sub(MAX_HEADER_BITS);
+            return bits;
         }
         // At the end of each message there is no room for the next record, and the next one starts with a larger gap.
-        self.messages * bits.saturating_sub(MAX_HEADER_BITS + MAX_GAP_BITS + max_record_bits)
+        self.messages * bits.saturating_sub(MAX_GAP_BITS + max_record_bits)
     }
 }
 

@@ -1,11 +1,14 @@
 //! One message for one client: collects the objects that it needs, and writes those that were chosen.
 
+use core::ops::Range;
+
 use super::encodings::{Encodings, encode};
 use super::replicated::{GENERATIONS, ReplicatedObject};
 use super::selection::{PlannedRecord, RecordForm, Room, Selection};
 use super::viewer::{SentObject, ViewedObject, Viewer};
 use crate::bits::{BitWriter, number_bits};
-use crate::commits::Commits;
+use crate::commits::{CommitNumber, Commits};
+use crate::object_set::ObjectSet;
 use crate::priority::Priorities;
 use crate::record::{self, GAP_ORDER, KnownState};
 use crate::schema::Schema;
@@ -16,15 +19,18 @@ const REST_COMMITS: u32 = 10;
 const INTERVALS_PER_SECOND: f32 = 20.0;
 /// The error of an object if its state at a client is not known.
 const UNKNOWN_ERROR: f32 = 1.0;
-/// Ticks without an acknowledged message after which a message has all bits of its tick: half of what 16 bits tell
-/// apart is far enough from any mistake.
-const MAX_NARROW_TICKS: u32 = 1 << 14;
+
+/// The most objects that a turn looks at for a client, without those that changed at the newest commit. A client that
+/// has just joined a large world needs many turns of messages anyway.
+const MAX_WAITING: usize = 4096;
 
 /// What writing a message uses.
 pub(super) struct Turn<'r> {
     pub(super) schema: &'r Schema,
     pub(super) priorities: Priorities,
     pub(super) objects: &'r [ReplicatedObject],
+    /// The objects that changed at the newest commit.
+    pub(super) changed: &'r ObjectSet,
     pub(super) commits: &'r Commits,
     pub(super) ticks_per_second: u16,
 }
@@ -40,7 +46,7 @@ impl Turn<'_> {
         is_collected: bool,
     ) {
         if !is_collected {
-            self.collect(viewer, encodings, selection);
+            let turns = self.collect(viewer, encodings, selection);
             selection.set_base();
             let ticks = self.now().saturating_sub(viewer.counted);
             viewer.counted = self.now();
@@ -48,32 +54,67 @@ impl Turn<'_> {
                 selection.choose_all();
                 return;
             }
-            self.raise_priorities(viewer, selection, ticks);
+            self.raise_priorities(viewer, encodings, selection, ticks, turns);
         }
         selection.choose(room);
     }
 
-    fn raise_priorities(&self, viewer: &mut Viewer, selection: &mut Selection, ticks: u32) {
+    /// Raises the priorities of all candidates. Those that did not change are candidates once in this number of turns.
+    fn raise_priorities(
+        &self,
+        viewer: &mut Viewer,
+        encodings: &mut Encodings,
+        selection: &mut Selection,
+        ticks: u32,
+        turns: f32,
+    ) {
         let intervals = ticks as f32 * INTERVALS_PER_SECOND / f32::from(self.ticks_per_second);
         selection.raise(|object| {
             let Some(viewed) = viewer.objects.get_mut(usize::from(object)) else { return 0.0 };
-            let growth = viewed.weight * self.growth(object, viewed) * intervals;
+            let growth = viewed.weight * self.growth(object, viewed, encodings, turns) * intervals;
             viewed.priority += growth;
             growth
         });
     }
 
-    fn now(&self) -> u32 {
+    pub(super) fn now(&self) -> u32 {
         self.commits.tick(self.commits.newest()).unwrap_or(0)
     }
 
-    fn collect(&self, viewer: &mut Viewer, encodings: &mut Encodings, selection: &mut Selection) {
+    /// Looks at the objects that are due: at all that changed, and at some of the others, if there are very many.
+    /// Returns in how many turns all of them are looked at.
+    fn collect(&self, viewer: &mut Viewer, encodings: &mut Encodings, selection: &mut Selection) -> f32 {
         selection.clear();
-        for index in 0..viewer.due.groups() {
-            for object in viewer.due.group(index) {
-                self.collect_one(object, viewer, encodings, selection);
+        let (open, turns) = self.next_groups(viewer);
+        let groups = viewer.due.groups();
+        for group in 0..groups {
+            if open.contains(&group) || open.contains(&(group + groups)) {
+                viewer.due.group(group).for_each(|object| self.collect_one(object, viewer, encodings, selection));
+            } else {
+                let changed = viewer.due.common_group(self.changed, group);
+                changed.for_each(|object| self.collect_one(object, viewer, encodings, selection));
             }
         }
+        turns
+    }
+
+    /// Returns the groups of ids to look at, of which those behind the last one are the first ones. Also returns in how
+    /// many turns all groups are looked at.
+    fn next_groups(&self, viewer: &mut Viewer) -> (Range<usize>, f32) {
+        let groups = viewer.due.groups();
+        let waiting = |group| viewer.due.count_without(self.changed, group);
+        let all: usize = (0..groups).map(waiting).sum();
+        if all <= MAX_WAITING {
+            return (0..groups, 1.0);
+        }
+        let first = viewer.next_group;
+        let (mut count, mut end) = (0, first);
+        while end < first + groups && count < MAX_WAITING {
+            count += waiting(end % groups);
+            end += 1;
+        }
+        viewer.next_group = end % groups;
+        (first..end, all as f32 / count.max(1) as f32)
     }
 
     fn collect_one(&self, index: usize, viewer: &mut Viewer, encodings: &mut Encodings, selection: &mut Selection) {
@@ -108,26 +149,29 @@ impl Turn<'_> {
         selection.add(index as u16, viewed.priority, PlannedRecord { form, baseline, body });
     }
 
-    /// Returns how much the priority of an object grows in 50 ms.
-    fn growth(&self, object: u16, viewed: &ViewedObject) -> f32 {
+    /// Returns how much the priority of an object grows in 50 ms. One that did not change is looked at once in this
+    /// number of turns.
+    fn growth(&self, object: u16, viewed: &ViewedObject, encodings: &mut Encodings, turns: f32) -> f32 {
         let index = usize::from(object);
         let Some(object) = self.objects.get(index) else { return 0.0 };
-        let base = match self.commits.newest() - object.changed {
-            0 => self.priorities.moving,
-            1..REST_COMMITS => self.priorities.still,
-            _ => self.priorities.at_rest,
+        let (base, turns) = match self.commits.newest() - object.changed {
+            0 => (self.priorities.moving, 1.0),
+            1..REST_COMMITS => (self.priorities.still, turns),
+            _ => (self.priorities.at_rest, turns),
         };
         if self.priorities.per_unit_of_error > 0.0 {
-            base + self.priorities.per_unit_of_error * self.error(index, *object, viewed)
+            let shown = viewed.shown();
+            let error = || self.error(index, *object, shown);
+            let error = encodings.error(index, shown, self.commits.newest(), error);
+            turns * (base + self.priorities.per_unit_of_error * error)
         } else {
-            base
+            turns * base
         }
     }
 
-    /// Returns the error of what a client shows.
-    fn error(&self, index: usize, object: ReplicatedObject, viewed: &ViewedObject) -> f32 {
+    /// Returns the error of a client that shows the state of this commit.
+    fn error(&self, index: usize, object: ReplicatedObject, shown: CommitNumber) -> f32 {
         let state = |commit| Some((self.commits.words(commit, index)?, self.commits.tick(commit)?));
-        let shown = viewed.shown();
         let (Some(layout), Some((words, tick)), Some((now, now_tick))) =
             (self.schema.layout(object.kind), state(shown), state(self.commits.newest()))
         else {
@@ -146,14 +190,9 @@ impl Turn<'_> {
         selection: &Selection,
         viewer: &Viewer,
     ) -> (usize, usize) {
-        let (max_bits, base, tick) = (buf.len() * 8, selection.base(), self.now());
+        let (max_bits, base) = (buf.len() * 8, selection.base());
         let mut writer = BitWriter::new(buf);
-        writer.write(tick & 0xffff, 16);
-        let is_narrow = viewer.acknowledged.is_some_and(|known| tick.saturating_sub(known) < MAX_NARROW_TICKS);
-        writer.write(u32::from(!is_narrow), 1);
-        if !is_narrow {
-            writer.write(tick >> 16, 16);
-        }
+        viewer.header(self.now()).write(&mut writer);
         writer.write(u32::from(base), 8);
         let (mut next, mut count) = (0, 0);
         for object in selection.unwritten().iter().take(usize::from(self.priorities.max_objects)) {

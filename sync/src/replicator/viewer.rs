@@ -8,13 +8,22 @@ use core::ops::Range;
 use super::encodings::KnownCommits;
 use super::interest::{Grid, Look};
 use crate::commits::{CommitNumber, Commits};
+use crate::header::HeaderRecord;
+use crate::inputs::InputReport;
 use crate::object_set::ObjectSet;
+use crate::resync::ResyncRequest;
 
 /// Added to the priority of an object after the loss of its record.
 const PRIORITY_AFTER_LOSS: f32 = 50.0;
 /// How often an id can be used again before the client must know that the object is gone: it can distinguish 16
 /// generations (§6.3).
 const MAX_UNSEEN_SPAWNS: u8 = 15;
+/// Ticks without an acknowledged message after which a message has all bits of its tick: half of what 16 bits tell
+/// apart is far enough from any mistake.
+const MAX_NARROW_TICKS: u32 = 1 << 14;
+/// The least number of seconds from a resync to the next one, and to one for a request that was made before it.
+const SECONDS_BETWEEN_RESYNCS: u32 = 1;
+const SECONDS_OF_OLD_REQUESTS: u32 = 5;
 
 /// An object for one client.
 #[derive(Clone, Copy, Debug)]
@@ -168,6 +177,8 @@ pub(super) struct Viewer {
     pub(super) objects: Vec<ViewedObject>,
     /// The objects to look at for the next message. All others need none.
     pub(super) due: ObjectSet,
+    /// The group of 64 ids at which the next turn goes on, if more objects are due than it can look at.
+    pub(super) next_group: usize,
     /// The objects that are in sight: all without [`Look`].
     pub(super) seen: ObjectSet,
     pub(super) look: Option<Look>,
@@ -177,8 +188,15 @@ pub(super) struct Viewer {
     pub(super) counted: u32,
     /// The newest tick of a message that arrived.
     pub(super) acknowledged: Option<u32>,
-    /// The tick of the last resync.
-    pub(super) resynced: Option<u32>,
+    /// The tick of the last resync, and how many there were, modulo 16.
+    resynced: Option<u32>,
+    resyncs: u8,
+    /// The commit of the last resync: what arrives of it and older ones says nothing of the tick's bits.
+    floor: CommitNumber,
+    /// The report that the next message has.
+    pub(super) report: Option<InputReport>,
+    /// The commit of the newest message.
+    written: CommitNumber,
     /// The messages of the last 255 ticks, and their records.
     messages: VecDeque<SentStates>,
     records: VecDeque<SentObject>,
@@ -193,12 +211,17 @@ impl Viewer {
         Self {
             objects: vec![ViewedObject::NEW; objects],
             due: ObjectSet::new(objects),
+            next_group: 0,
             seen: ObjectSet::new(objects),
             look: None,
             looked: 0,
             counted: 0,
             acknowledged: None,
             resynced: None,
+            resyncs: 0,
+            floor: 0,
+            report: None,
+            written: 0,
             messages: VecDeque::new(),
             records: VecDeque::new(),
             first_tag: 0,
@@ -213,7 +236,8 @@ impl Viewer {
         self.first_record += self.records.len() as u64;
         self.messages.clear();
         self.records.clear();
-        (self.counted, self.acknowledged, self.resynced) = (0, None, None);
+        (self.counted, self.acknowledged, self.resynced, self.resyncs) = (0, None, None, 0);
+        (self.report, self.written, self.floor) = (None, 0, 0);
         self.look = None;
         self.seen.insert_below(self.objects.len());
     }
@@ -241,8 +265,7 @@ impl Viewer {
 
     /// Sets what the client sees. Without a look it sees all objects again.
     pub(super) fn set_look(&mut self, look: Option<Look>, newest: CommitNumber) {
-        (self.look, self.looked) = (look, 0);
-        if look.is_none() {
+        if self.look.is_some() && look.is_none() {
             for object in 0..self.objects.len() {
                 if !self.seen.contains(object) {
                     self.seen.insert(object);
@@ -250,6 +273,7 @@ impl Viewer {
                 }
             }
         }
+        (self.look, self.looked) = (look, 0);
     }
 
     /// Brings the objects in sight up to date with a commit.
@@ -282,22 +306,44 @@ impl Viewer {
         }
     }
 
+    /// Returns the header of the next message.
+    pub(super) fn header(&self, tick: u32) -> HeaderRecord {
+        let is_narrow = self.acknowledged.is_some_and(|known| tick.saturating_sub(known) < MAX_NARROW_TICKS);
+        HeaderRecord { tick, wide: (!is_narrow).then_some(self.resyncs), report: self.report }
+    }
+
+    /// Returns whether a message of this commit was written.
+    pub(super) fn has_written(&self, commit: CommitNumber) -> bool {
+        self.written == commit
+    }
+
+    /// Forgets what the client has, unless that was done a short time ago. Returns whether it was.
+    pub(super) fn resync(&mut self, request: ResyncRequest, commits: &Commits, ticks_per_second: u16) -> bool {
+        let (newest, is_old) = (commits.newest(), request.0 != self.resyncs);
+        let seconds = if is_old { SECONDS_OF_OLD_REQUESTS } else { SECONDS_BETWEEN_RESYNCS };
+        let now = commits.tick(newest).unwrap_or(0);
+        let is_due = self.resynced.is_none_or(|last| now - last >= seconds * u32::from(ticks_per_second));
+        if is_due {
+            (self.resynced, self.resyncs) = (Some(now), (self.resyncs + 1) % 16);
+            self.forget_all(newest);
+        }
+        is_due
+    }
+
     /// Forgets what the client has: it may show any object that it was ever sent.
-    pub(super) fn resync(&mut self, newest: CommitNumber) {
+    fn forget_all(&mut self, newest: CommitNumber) {
         for (index, viewed) in self.objects.iter_mut().enumerate() {
             viewed.forget(newest);
             viewed.is_shown = viewed.was_shown;
             self.due.insert(index);
         }
-        self.acknowledged = None;
+        (self.acknowledged, self.floor) = (None, newest);
     }
 
     /// Notes that a message with these records was sent. Returns its tag.
     pub(super) fn on_sent(&mut self, commits: &Commits, records: impl Iterator<Item = SentObject>) -> u64 {
-        while self.messages.front().is_some_and(|oldest| commits.age(oldest.commit).is_none()) {
-            self.forget_oldest();
-        }
         let (commit, before) = (commits.newest(), self.records.len());
+        (self.written, self.report) = (commit, None);
         let first = self.first_record + before as u64;
         for record in records {
             self.records.push_back(record);
@@ -310,9 +356,23 @@ impl Viewer {
         self.first_tag + self.messages.len() as u64 - 1
     }
 
+    /// Forgets the messages that are too old for a baseline.
+    pub(super) fn forget_old(&mut self, commits: &Commits) {
+        while self.messages.front().is_some_and(|oldest| commits.age(oldest.commit).is_none()) {
+            self.forget_oldest();
+        }
+    }
+
+    /// Forgets a message. Its objects are due again, if it got lost without a report.
     fn forget_oldest(&mut self) {
         let Some(oldest) = self.messages.pop_front() else { return };
-        self.records.drain(..(oldest.records as usize).min(self.records.len()));
+        for record in self.records.drain(..(oldest.records as usize).min(self.records.len())) {
+            let is_unreported =
+                |viewed: &ViewedObject| viewed.sent == oldest.commit && viewed.known.newest < viewed.sent;
+            if self.objects.get(record.object()).is_some_and(is_unreported) {
+                self.due.insert(record.object());
+            }
+        }
         self.first_record += u64::from(oldest.records);
         self.first_tag += 1;
     }
@@ -330,7 +390,9 @@ impl Viewer {
         if commits.age(commit).is_none() {
             return;
         }
-        self.acknowledged = self.acknowledged.max(commits.tick(commit));
+        if commit > self.floor {
+            self.acknowledged = self.acknowledged.max(commits.tick(commit));
+        }
         for record in self.records.range(range) {
             let Some(viewed) = self.objects.get_mut(record.object()) else { continue };
             if viewed.on_acknowledged(commit, *record) {

@@ -3,8 +3,8 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use super::{OBJECTS, changes, pair, schema, shown, written};
-use crate::{GoneReason, ObjectId, Replica, ReplicaChange, Replicator, ViewerId};
+use super::{OBJECTS, changes, is_silent, pair, schema, shown, written};
+use crate::{GoneReason, ObjectId, Replica, ReplicaChange, Replicator, ResyncRequest, ViewerId};
 
 const CUBE: ObjectId = ObjectId(1);
 
@@ -31,7 +31,7 @@ fn silence_of_any_length_does_not_make_messages_old() {
         assert_eq!(replica.newest_tick(), Some(tick));
         assert_eq!(replica.object(CUBE).unwrap().vector(0), Some([x, 1.0, 0.0]));
     }
-    assert_eq!(sizes[3], sizes[0] - 2, "the client knows the upper half of the tick");
+    assert_eq!(sizes[3], sizes[0] - 3, "the client knows the upper half of the tick");
 }
 
 #[test]
@@ -45,12 +45,12 @@ fn resync_repeats_a_removal_that_was_refused() {
     // The message arrives, and the replica refuses it because of another record.
     let (_, tag) = written(&mut replicator, viewer, 100).unwrap();
     replicator.on_acknowledged(viewer, tag);
-    assert!(replicator.resync(viewer));
+    assert!(replicator.resync(viewer, ResyncRequest(0)));
     replicator.commit(3).unwrap();
     deliver(&mut replicator, &mut replica, viewer);
     assert_eq!(replica.objects().count(), 0);
     replicator.commit(4).unwrap();
-    assert!(written(&mut replicator, viewer, 100).is_none(), "once is enough");
+    assert!(is_silent(&mut replicator, viewer, 100), "once is enough");
 }
 
 #[test]
@@ -58,13 +58,29 @@ fn client_can_demand_a_resync_once_a_second() {
     let (replicator, _, _, _) = pair();
     let mut replicator = replicator.with_ticks_per_second(20);
     let viewer = replicator.add_viewer().unwrap();
-    let accepted: Vec<u32> = (1..60)
-        .filter(|tick| {
-            replicator.commit(*tick).unwrap();
-            replicator.resync(viewer)
-        })
-        .collect();
+    let mut accepted = Vec::new();
+    for tick in 1..60 {
+        replicator.commit(tick).unwrap();
+        if replicator.resync(viewer, ResyncRequest(accepted.len() as u8)) {
+            accepted.push(tick);
+        }
+    }
     assert_eq!(accepted, [1, 21, 41]);
+}
+
+#[test]
+fn request_that_was_made_before_the_resync_waits_five_seconds() {
+    let (replicator, _, _, _) = pair();
+    let mut replicator = replicator.with_ticks_per_second(20);
+    let viewer = replicator.add_viewer().unwrap();
+    let mut accepted = Vec::new();
+    for tick in 1..260 {
+        replicator.commit(tick).unwrap();
+        if replicator.resync(viewer, ResyncRequest(0)) {
+            accepted.push(tick);
+        }
+    }
+    assert_eq!(accepted, [1, 101, 201]);
 }
 
 #[test]
@@ -106,11 +122,11 @@ fn message_that_is_255_ticks_late_finds_its_baseline() {
             replicator.commit(tick).unwrap();
             deliver(&mut replicator, &mut replica, viewer);
         }
-        assert_eq!(replica.read(&late), Ok(256));
+        assert_eq!(replica.read(&late).map(|header| header.tick), Ok(256));
         assert_eq!(replica.last_message().count(), usize::from(lateness < 256), "{lateness} ticks late");
         replicator.on_acknowledged(viewer, tag);
         replicator.commit(257 + lateness).unwrap();
-        assert!(written(&mut replicator, viewer, 100).is_none());
+        assert!(is_silent(&mut replicator, viewer, 100));
     }
 }
 
@@ -128,7 +144,7 @@ fn object_that_took_over_an_id_was_despawned_before() {
     replicator.spawn(CUBE, counter).unwrap();
     replicator.commit(4).unwrap();
     deliver(&mut replicator, &mut replica, viewer);
-    let gone = ReplicaChange::Gone { id: CUBE, reason: GoneReason::Despawned };
+    let gone = ReplicaChange::Gone { id: CUBE, reason: GoneReason::Despawned, tick: 4 };
     assert_eq!(changes(&mut replica), [gone, ReplicaChange::Appeared { id: CUBE, kind: counter }]);
 }
 
@@ -151,7 +167,7 @@ fn no_number_of_reuses_looks_like_an_update() {
                 replicator.on_acknowledged(viewer, tag);
             }
         }
-        let gone = ReplicaChange::Gone { id: CUBE, reason: GoneReason::Despawned };
+        let gone = ReplicaChange::Gone { id: CUBE, reason: GoneReason::Despawned, tick: 2 };
         assert_eq!(changes(&mut replica), [gone, ReplicaChange::Appeared { id: CUBE, kind: cube }], "{reuses}");
     }
 }
@@ -188,9 +204,9 @@ fn planned_messages_have_ascending_ids_and_all_objects() {
     let (mut replicator, mut replica, viewer, [cube, _]) = pair();
     (0..OBJECTS).for_each(|id| _ = replicator.spawn(ObjectId(id), cube).unwrap());
     replicator.commit(1).unwrap();
-    replicator.plan(viewer, 8, 80);
+    replicator.plan(viewer, 8, 81);
     let (mut ids, mut messages) = (Vec::new(), 0);
-    while let Some((bytes, _)) = written(&mut replicator, viewer, 80) {
+    while let Some((bytes, _)) = written(&mut replicator, viewer, 81) {
         replica.read(&bytes).unwrap();
         ids.extend(replica.last_message().map(|object| object.id().0));
         messages += 1;
@@ -217,4 +233,22 @@ fn plan_of_too_few_messages_reaches_all_objects() {
     }
     let oldest = last.iter().min().unwrap();
     assert!(*oldest > 180, "{last:?}");
+}
+
+#[test]
+fn first_end_counts_until_the_game_is_informed() {
+    let (mut replicator, mut replica, viewer, [cube, _]) = pair();
+    replicator.spawn(CUBE, cube).unwrap();
+    for (tick, weight) in [(3, 1.0), (6, 0.0), (9, 1.0)] {
+        replicator.set_weight(viewer, CUBE, weight);
+        replicator.commit(tick).unwrap();
+        deliver(&mut replicator, &mut replica, viewer);
+        if tick == 3 {
+            assert_eq!(changes(&mut replica).len(), 1);
+        }
+    }
+    replicator.despawn(CUBE);
+    replicator.commit(12).unwrap();
+    deliver(&mut replicator, &mut replica, viewer);
+    assert_eq!(changes(&mut replica), [ReplicaChange::Gone { id: CUBE, reason: GoneReason::OutOfSight, tick: 6 }]);
 }

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use serde_json::Value;
 
 use super::vectors::{bytes_of, vectors};
-use crate::{InputBuffer, InputReport, TickKeys};
+use crate::{InputBuffer, ResyncRequest, TickKeys};
 
 fn messages(name: &str) -> Vec<Value> {
     vectors("sync_inputs.json")[name].as_array().unwrap().clone()
@@ -15,15 +15,21 @@ fn messages(name: &str) -> Vec<Value> {
 #[test]
 fn inputs_of_the_vectors_are_kept() {
     let (mut buffer, steps) = (InputBuffer::new(0), messages("steps"));
-    assert_eq!(steps.len(), 10);
+    assert_eq!(steps.len(), 13);
     for step in steps {
         let message = bytes_of(&step["message_hex"]);
         let (before, now) = (buffer.clone(), step["now_tick_f64"].as_f64().unwrap());
-        buffer.read(&message, now).unwrap_or_else(|error| panic!("{step}: {error}"));
+        let request = buffer.read(&message, now).unwrap_or_else(|error| panic!("{step}: {error}"));
+        let resync = step.get("resync_u8").map(|number| ResyncRequest(number.as_u64().unwrap() as u8));
+        assert_eq!(request, resync, "{step}");
         let inputs = step["inputs"].as_array().unwrap().iter();
         let expected: Vec<_> = inputs
             .map(|input| (input["tick"].as_u64().unwrap() as u32, input["keys_u32"].as_u64().unwrap() as u32))
             .collect();
+        if let Some(shown) = step.get("shown_tick_f64").and_then(Value::as_f64) {
+            let (newest, _) = expected.last().unwrap();
+            assert_eq!(buffer.shown(*newest), shown, "{step}");
+        }
         for tick in now as u32 - 40..now as u32 + 60 {
             let known = before.clone().keys(tick);
             let input = expected.iter().find(|(own, _)| *own == tick);
@@ -36,24 +42,11 @@ fn inputs_of_the_vectors_are_kept() {
 #[test]
 fn invalid_inputs_of_the_vectors_are_refused() {
     let cases = messages("invalid");
-    assert_eq!(cases.len(), 5);
+    assert_eq!(cases.len(), 8);
     for case in cases {
         let mut buffer = InputBuffer::new(0);
         let error = buffer.read(&bytes_of(&case["message_hex"]), 1000.0).expect_err(&case.to_string());
         assert_eq!(std::format!("{error:?}"), case["error"].as_str().unwrap(), "{case}");
         assert_eq!(buffer.report(), None, "{case}");
-    }
-}
-
-#[test]
-fn reports_of_the_vectors_have_their_bytes() {
-    let cases = messages("reports");
-    assert_eq!(cases.len(), 3);
-    for case in cases {
-        let newest = case["newest_u32"].as_u64().unwrap() as u32;
-        let report = InputReport { newest, margin_quarters: case["margin_quarters_i8"].as_i64().unwrap() as i8 };
-        let bytes = bytes_of(&case["report_hex"]);
-        assert_eq!(report.to_bytes()[..], bytes[..], "{case}");
-        assert_eq!(InputReport::from_bytes(bytes.try_into().unwrap()), report, "{case}");
     }
 }

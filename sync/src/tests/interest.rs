@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 use proptest::prelude::*;
 
-use super::{OBJECTS, changes, pair, written};
+use super::{OBJECTS, changes, is_silent, pair, written};
 use crate::{GoneReason, Look, ObjectId, ObjectKind, ObjectRef, Replica, ReplicaChange, Replicator, ViewerId};
 
 /// Sends one state, which arrives. Returns the ids that the client has then.
@@ -47,7 +47,10 @@ fn objects_appear_within_one_radius_and_leave_beyond_another() {
     _ = changes(&mut replica);
     replicator.look(viewer, Some(Look::around([10.0, 0.0, 0.0], 4.0)));
     send(&mut replicator, &mut replica, viewer, 20);
-    assert_eq!(changes(&mut replica), [ReplicaChange::Gone { id: ObjectId(1), reason: GoneReason::OutOfSight }]);
+    assert_eq!(
+        changes(&mut replica),
+        [ReplicaChange::Gone { id: ObjectId(1), reason: GoneReason::OutOfSight, tick: 20 }]
+    );
     replicator.look(viewer, None);
     assert_eq!(send(&mut replicator, &mut replica, viewer, 21), [1, 2]);
 }
@@ -60,33 +63,75 @@ fn object_out_of_sight_costs_nothing() {
     for tick in 1..200_u32 {
         place(&mut replicator, 1, [0.0, tick as f32 / 100.0, 0.0]);
         replicator.commit(tick).unwrap();
-        assert!(written(&mut replicator, viewer, 100).is_none());
+        assert!(is_silent(&mut replicator, viewer, 100));
     }
     assert!(send(&mut replicator, &mut replica, viewer, 200).is_empty());
+}
+
+/// What happens to an object between two looks.
+#[derive(Clone, Copy, Debug)]
+enum Event {
+    Move([f32; 3]),
+    Despawn,
+    /// It is an object without a position from then on, or one with a position.
+    Replace(bool),
+}
+
+fn event() -> impl Strategy<Value = (u16, Event)> {
+    let event = prop_oneof![
+        4 => prop::array::uniform3(-20.0..20.0_f32).prop_map(Event::Move),
+        1 => Just(Event::Despawn),
+        1 => any::<bool>().prop_map(Event::Replace),
+    ];
+    (0..OBJECTS, event)
 }
 
 proptest! {
     #[test]
     fn grid_finds_the_same_objects_as_all_distances(
-        positions in prop::collection::vec(prop::array::uniform3(-20.0..20.0_f32), 1..usize::from(OBJECTS)),
-        looks in prop::collection::vec((prop::array::uniform3(-20.0..20.0_f32), 0.0..30.0_f32), 1..6),
+        looks in prop::collection::vec(
+            (prop::array::uniform3(-20.0..20.0_f32), 0.0..30.0_f32, prop::collection::vec(event(), 0..40)), 1..12),
     ) {
-        let (mut replicator, mut replica, viewer, [cube, _]) = pair();
-        for (id, position) in (0..).zip(&positions) {
-            replicator.spawn(ObjectId(id), cube).unwrap();
-            place(&mut replicator, id, *position);
-        }
-        let mut seen: BTreeSet<u16> = (0..positions.len() as u16).collect();
-        for ((centre, radius), tick) in looks.into_iter().zip(1..) {
-            replicator.look(viewer, Some(Look::around(centre, radius).leaving(radius + 3.0)));
-            let ids = send(&mut replicator, &mut replica, viewer, tick);
-            for id in 0..positions.len() as u16 {
-                let at = quantised(&mut replicator, id);
-                let distance = at.iter().zip(centre).map(|(a, b)| (a - b) * (a - b)).sum::<f32>();
-                let limit = if seen.contains(&id) { radius + 3.0 } else { radius };
-                if distance <= limit * limit { seen.insert(id); } else { seen.remove(&id); }
+        let (mut replicator, mut replica, viewer, [cube, counter]) = pair();
+        (0..OBJECTS).for_each(|id| _ = replicator.spawn(ObjectId(id), cube).unwrap());
+        let (mut seen, mut places) = (BTreeSet::<u16>::from_iter(0..OBJECTS), [true; OBJECTS as usize]);
+        let mut known = [None; OBJECTS as usize];
+        for ((centre, radius, events), tick) in looks.into_iter().zip(1..) {
+            for (id, event) in events {
+                let is_placed = &mut places[usize::from(id)];
+                match event {
+                    Event::Move(position) if *is_placed && replicator.object(ObjectId(id)).is_some() => {
+                        place(&mut replicator, id, position);
+                    }
+                    Event::Move(_) => {}
+                    Event::Despawn => replicator.despawn(ObjectId(id)),
+                    Event::Replace(kind) => {
+                        replicator.despawn(ObjectId(id));
+                        replicator.spawn(ObjectId(id), if kind { cube } else { counter }).unwrap();
+                        *is_placed = kind;
+                    }
+                }
             }
-            prop_assert!(ids.into_iter().eq(seen.iter().copied()));
+            replicator.look(viewer, Some(Look::around(centre, radius).leaving(radius + 3.0)));
+            // An id that was used again is removed in one message, and appears in the next one.
+            _ = send(&mut replicator, &mut replica, viewer, 2 * tick);
+            let ids = send(&mut replicator, &mut replica, viewer, 2 * tick + 1);
+            let distance = |at: [f32; 3]| at.iter().zip(centre).map(|(a, b)| (a - b) * (a - b)).sum::<f32>();
+            for id in 0..OBJECTS {
+                let is_live = replicator.object(ObjectId(id)).is_some();
+                // An id without an object is seen as its last object was, until it is out of sight.
+                let known = &mut known[usize::from(id)];
+                if is_live {
+                    *known = places[usize::from(id)].then(|| quantised(&mut replicator, id));
+                }
+                let limit = if seen.contains(&id) { radius + 3.0 } else { radius };
+                if known.is_some_and(|at| distance(at) > limit * limit) {
+                    seen.remove(&id);
+                } else if is_live {
+                    seen.insert(id);
+                }
+                prop_assert_eq!(ids.contains(&id), is_live && seen.contains(&id), "{} around {:?}", id, centre);
+            }
         }
     }
 }

@@ -17,6 +17,7 @@ use slipgate_session::congestion::{Algorithm, BytesPerSecond};
 use slipgate_session::connection::{Connection, ConnectionConfig, Memory, Role, Traffic};
 use slipgate_session::reliability::Sink;
 use slipgate_session::server::SessionServer;
+use slipgate_tests::connection_memory::connection_memory;
 use slipgate_tests::counting::{allocations, held};
 use slipgate_tests::netcode_world::{NetcodeWorld, PROTOCOL_ID, START_TIME, TokenSpec, address};
 
@@ -315,4 +316,14 @@ fn idle_connection_holds_little_memory() {
         held(|| Connection::new(&ConnectionConfig::default(), layout, Role::Client, None).unwrap());
     println!("{bytes} bytes, and {} inline", size_of_val(&connection));
     assert!(bytes as usize + size_of_val(&connection) <= 40 << 10, "{bytes} bytes");
+}
+
+// The memory of a connection ----------------------------------------------------------------------------------------
+
+#[test]
+fn connection_takes_16_kib_after_the_traffic_of_a_game() {
+    for (kinds, idle) in [(&KINDS[..1], 6 << 10), (&KINDS[..], 8 << 10)] {
+        let memory = connection_memory(kinds);
+        assert!(memory.idle <= idle && memory.after_traffic <= 16 << 10, "{kinds:?}: {memory:?}");
+    }
 }

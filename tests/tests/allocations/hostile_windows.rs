@@ -18,12 +18,17 @@ const FAR: u32 = MAX_QUEUE_MESSAGES as u32 - 1;
 /// Returns the frames of a step on a channel.
 type Attack = fn(u8, u32) -> Vec<u8>;
 
-const ATTACKS: [(&str, &[Kind], Attack); 7] = [
+const ATTACKS: [(&str, &[Kind], Attack); 9] = [
     ("far messages without content", &RELIABLE, |channel, step| whole(channel, Some(FAR - step), &[])),
     ("far messages", &RELIABLE, |channel, step| whole(channel, Some(FAR - step), &[7; 9])),
     ("far slices", &RELIABLE, |channel, step| slice(channel, FAR - step, 129, 1, &[7])),
     ("far withdrawals", &RELIABLE, |channel, step| [&[(channel + 1) | 0x40][..], &number(FAR - step), &[0]].concat()),
     ("near and far slices", &RELIABLE, |channel, step| slice(channel, 1 + step * 97 % FAR, 129, 1, &[7])),
+    ("slices of the oldest messages", &RELIABLE, |channel, step| slice(channel, 0, 65_536, step * 8 % 504, &[7; 1024])),
+    ("slices of the oldest and of other messages", &RELIABLE, |channel, step| match step % 2 {
+        0 => slice(channel, 0, 65_536, step * 4 % 504, &[7; 1024]),
+        _ => slice(channel, 1 + step * 97 % FAR, 129, 1, &[7]),
+    }),
     ("last slices", &[Kind::Unreliable, Kind::Sequenced], |channel, step| slice(channel, step, 129, 1, &[7])),
     ("transfers", &[Kind::Transfers], |channel, step| {
         let id = TransferId(step as u16);
@@ -35,6 +40,7 @@ const RELIABLE: [Kind; 2] = [Kind::ReliableUnordered, Kind::ReliableOrdered];
 
 fn largest_layout(kind: Kind) -> Arc<Layout> {
     let channel = ChannelConfig {
+        max_message_bytes: 65_536,
         queue_bytes: MAX_QUEUE_BYTES,
         queue_messages: MAX_QUEUE_MESSAGES,
         transfers: TransferConfig { admission: TransferAdmission::Ask, max_at_once: 64, ..TransferConfig::default() },

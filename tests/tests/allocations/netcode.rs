@@ -11,9 +11,9 @@ use slipgate_netcode::server::{ClientHandle, NetcodeServer, ServerConfig, TokenC
 use slipgate_netcode::time::{Instant, Now, UnixMillis};
 use slipgate_netcode::timing::TimeoutPolicy;
 use slipgate_netcode::token::ConnectToken;
-use slipgate_netcode::wire::MAX_DATAGRAM_BYTES;
 use slipgate_netcode::wire::packet::PacketKind;
-use slipgate_tests::counting::{allocations, bytes};
+use slipgate_netcode::wire::{CONNECT_TOKEN_BYTES, MAX_DATAGRAM_BYTES};
+use slipgate_tests::counting::{allocations, bytes, freed};
 use slipgate_tests::netcode_world::{NetcodeWorld, PROTOCOL_ID, START_TIME, TokenSpec, address};
 use slipgate_tests::raw_client::RawClient;
 
@@ -23,6 +23,18 @@ use slipgate_tests::raw_client::RawClient;
 fn counting_allocator_counts_allocations() {
     assert_eq!(allocations(|| drop(std::hint::black_box(Box::new(7_u64)))), 1);
     assert_eq!(allocations(|| drop(std::hint::black_box(Vec::<u64>::new()))), 0);
+}
+
+#[test]
+fn connect_token_is_wiped_when_dropped() {
+    let bytes = vec![0x5a_u8; CONNECT_TOKEN_BYTES];
+    // SAFETY: a vector's bytes are initialised.
+    assert_eq!(unsafe { freed(CONNECT_TOKEN_BYTES, || drop(bytes)) }, (1, 1), "a vector is not wiped");
+    let mut world = NetcodeWorld::perfect(1);
+    let server = world.add_server(1);
+    let token = world.token(7, &[server]);
+    // SAFETY: the only block of this size has the token's bytes.
+    assert_eq!(unsafe { freed(CONNECT_TOKEN_BYTES, || drop(token)) }, (1, 0));
 }
 
 // A server, a client, and a batch between them ----------------------------------------------------------------------

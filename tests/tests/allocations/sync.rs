@@ -4,31 +4,53 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use slipgate_sync::{
-    Field, InputBuffer, InputClock, InputLog, MAX_INPUT_BYTES, ObjectId, PlayoutClock, PlayoutSamples, Pose,
-    PoseSample, Predictor, Replica, Replicator, Rewind, Schema, Smoothing, SmoothingDecay, StateQueue, TickRate,
+    Field, InputBuffer, InputClock, InputLog, InputReport, Look, MAX_INPUT_BYTES, ObjectId, ObjectKind, PlayoutClock,
+    PlayoutSamples, Pose, PoseSample, Predictor, Replica, Replicator, ResyncRequest, Rewind, Schema, Smoothing,
+    SmoothingDecay, StateQueue, TickRate, ViewerId,
 };
 use slipgate_tests::counting::allocations;
 
 const OBJECTS: u16 = 200;
 const CLIENTS: usize = 4;
 
-/// Runs one tick: half of the objects move, each client gets a message, and every seventh one is lost.
-fn tick(replicator: &mut Replicator, clients: &mut [(slipgate_sync::ViewerId, Replica)], tick: u32) {
-    for id in (0..OBJECTS).filter(|id| u32::from(*id) % 2 == tick / 50 % 2) {
+/// Moves some objects, and sends each client two messages, of which every seventh one is lost.
+fn tick(replicator: &mut Replicator, clients: &mut [(ViewerId, Replica)], tick: u32, ids: impl Iterator<Item = u16>) {
+    for id in ids {
         let mut object = replicator.object(ObjectId(id)).unwrap();
         object.set_vector(0, [(tick % 97) as f32 / 10.0, f32::from(id) / 20.0, 1.0]).unwrap();
     }
     replicator.commit(tick).unwrap();
     let mut buf = [0; 700];
     for (viewer, replica) in clients {
-        let Some(message) = replicator.write(*viewer, &mut buf) else { continue };
-        if message.tag % 7 == 0 {
-            replicator.on_lost(*viewer, message.tag);
-            continue;
+        replicator.set_report(*viewer, Some(InputReport { newest: tick, margin_quarters: 2 }));
+        replicator.plan(*viewer, 2, buf.len());
+        for _ in 0..2 {
+            let Some(message) = replicator.write(*viewer, &mut buf) else { break };
+            if message.tag % 7 == 0 {
+                replicator.on_lost(*viewer, message.tag);
+                continue;
+            }
+            replica.read(&buf[..message.bytes]).unwrap();
+            replicator.on_acknowledged(*viewer, message.tag);
         }
-        replica.read(&buf[..message.bytes]).unwrap();
-        replicator.on_acknowledged(*viewer, message.tag);
         while replica.poll().is_some() {}
+    }
+}
+
+/// Uses some ids again, lets half of the clients look at another place, and once in a while sends a client everything
+/// again.
+fn change_all(replicator: &mut Replicator, kind: ObjectKind, clients: &[(ViewerId, Replica)], tick: u32) {
+    if tick.is_multiple_of(10) {
+        let id = ObjectId((tick / 10 % u32::from(OBJECTS)) as u16);
+        replicator.despawn(id);
+        replicator.spawn(id, kind).unwrap();
+    }
+    for (number, (viewer, _)) in (0..).zip(clients) {
+        if tick % 400 == number {
+            assert!(replicator.resync(*viewer, ResyncRequest(0)), "the last one is 400 ticks ago");
+        }
+        let x = ((tick / 20 + number) % 20) as f32 - 10.0;
+        replicator.look(*viewer, (number % 2 == 0).then(|| Look::around([x, 0.0, 0.0], 6.0).leaving(7.0)));
     }
 }
 
@@ -44,8 +66,17 @@ fn state_of_many_objects_allocates_nothing() {
     let client =
         |replicator: &mut Replicator| (replicator.add_viewer().unwrap(), Replica::new(schema.clone(), OBJECTS));
     let mut clients: Vec<_> = (0..CLIENTS).map(|_| client(&mut replicator)).collect();
-    (1..900).for_each(|number| tick(&mut replicator, &mut clients, number));
-    let count = allocations(|| (900..1800).for_each(|number| tick(&mut replicator, &mut clients, number)));
+    // All histories grow to their full length where all objects move at each tick.
+    (1..1500).for_each(|number| tick(&mut replicator, &mut clients, number, 0..OBJECTS));
+    let mut run = |ticks: std::ops::Range<u32>| {
+        for number in ticks {
+            change_all(&mut replicator, kind, &clients, number);
+            let ids = (0..OBJECTS).filter(|id| u32::from(*id) % 2 == number / 50 % 2);
+            tick(&mut replicator, &mut clients, number, ids);
+        }
+    };
+    run(1500..2000);
+    let count = allocations(|| run(2000..4000));
     assert_eq!(count, 0);
 }
 
@@ -85,21 +116,27 @@ impl Parts {
         let shown = self.playout.advance(now).unwrap_or(0.0);
         for id in (0..OBJECTS).map(ObjectId) {
             let pose = Pose { position: [(tick % 97) as f32, 0.0, 0.0], ..Pose::ORIGIN };
-            let sample = PoseSample { tick, pose, velocity: None, is_at_rest: false, is_teleport: false };
+            let sample = PoseSample { tick, pose, velocity: None, is_at_rest: false, teleports: 0 };
             self.samples.add(id, sample);
             self.rewind.add(id, sample);
             self.queue.push(tick + 4, id, pose);
+            if u32::from(id.0) == tick % 500 {
+                self.samples.remove(id, tick + 1);
+                self.queue.end(tick + 5, id);
+            }
             assert!(self.samples.shown(id, shown, tick).is_some() && self.rewind.at(id, shown, tick).is_some());
         }
         while let Some((_, id, pose)) = self.queue.next(tick) {
-            self.smoothing.on_correction(id, Pose::ORIGIN, pose);
+            if let Some(pose) = pose {
+                self.smoothing.on_correction(id, Pose::ORIGIN, pose);
+            }
         }
         self.smoothing.advance(1.0 / 60.0);
         self.clock.set(tick, Duration::ZERO, Duration::ZERO, now);
         self.clock.advance(now);
         self.log.push(tick, tick % 5);
         let mut buf = [0; MAX_INPUT_BYTES];
-        let length = self.log.write(&mut buf);
+        let length = self.log.write(Some(shown), None, &mut buf);
         self.inputs.read(&buf[..length], f64::from(tick) - 1.5).unwrap();
         self.inputs.keys(tick);
         if let Some(report) = self.inputs.report() {

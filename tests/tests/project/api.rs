@@ -28,7 +28,7 @@ const LIBRARIES: &[(&str, &str)] = &[
 ];
 
 /// The most public functions in all crates of `protocol/`.
-const MAX_PROTOCOL_FUNCTIONS: usize = 320;
+const MAX_PROTOCOL_FUNCTIONS: usize = 326;
 /// The most methods of the UDP server and client, and names at the roots of their crates.
 const MAX_SURFACE: &[(&str, &str, usize, usize)] =
     &[("slipgate_server", "Server", 35, 45), ("slipgate_client", "Client", 28, 30)];

@@ -140,6 +140,30 @@ fn all_members_of_the_workspace_are_checked() {
     assert_eq!(members, checked);
 }
 
+/// rustdoc runs for several targets at once: two of one name would write to the same directory.
+#[test]
+fn no_two_targets_write_to_one_directory_of_documents() {
+    let (mut libraries, mut programs) = (BTreeSet::new(), 0);
+    let folders: Vec<_> = CRATES.iter().map(|(folder, _)| folder).chain(TEST_CRATES).collect();
+    let manifest =
+        |folder: &&&str| fs::read_to_string(root().join(folder).join("Cargo.toml")).unwrap().parse().unwrap();
+    let manifests: Vec<toml::Table> = folders.iter().map(manifest).collect();
+    let has_library = |folder: &&str| root().join(folder).join("src/lib.rs").exists();
+    for (manifest, _) in manifests.iter().zip(&folders).filter(|(_, folder)| has_library(folder)) {
+        let name = manifest.get("lib").and_then(|lib| lib.get("name")).unwrap_or(&manifest["package"]["name"]);
+        assert!(libraries.insert(name.as_str().unwrap().replace('-', "_")), "two libraries are called {name}");
+    }
+    for manifest in &manifests {
+        for program in manifest.get("bin").and_then(|bins| bins.as_array()).into_iter().flatten() {
+            let name = program["name"].as_str().unwrap();
+            let has_pages = program.get("doc").and_then(toml::Value::as_bool).unwrap_or(true);
+            programs += usize::from(!has_pages);
+            assert!(!has_pages || !libraries.contains(&name.replace('-', "_")), "{name} needs `doc = false`");
+        }
+    }
+    assert!(programs >= 4, "{programs}");
+}
+
 #[test]
 fn modules_of_the_core_use_only_modules_below_them() {
     let allowed: BTreeMap<(&str, &str), &[&str]> =

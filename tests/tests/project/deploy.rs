@@ -26,12 +26,19 @@ fn documented_flags(program: &str) -> BTreeSet<String> {
     flags(section.split("\n## ").next().unwrap())
 }
 
-/// Returns the metrics of the table in the operations guide, which a test of the admin service compares with it.
+/// Returns a name without what queries add to it.
+fn family(name: &str) -> &str {
+    ["_total", "_bucket"].iter().fold(name, |name, suffix| name.trim_end_matches(suffix))
+}
+
+/// Returns the metrics of the tables in the operations guide and in the API of the issuer. Tests of the admin service
+/// and of the issuer compare each table with the service.
 fn documented_metrics() -> BTreeSet<String> {
-    let guide = read("docs/operations.md");
-    let rows = guide.lines().filter_map(|line| line.strip_prefix("| `slipgate_"));
-    let metrics: BTreeSet<_> = rows.filter_map(|row| Some(format!("slipgate_{}", row.split_once('`')?.0))).collect();
-    assert!(metrics.len() > 25, "{metrics:?}");
+    let pages = read("docs/operations.md") + &read("specs/http-api.md");
+    let rows = pages.lines().filter_map(|line| line.strip_prefix("| `slipgate_"));
+    let names = rows.filter_map(|row| Some(format!("slipgate_{}", family(row.split_once('`')?.0))));
+    let metrics: BTreeSet<_> = names.collect();
+    assert!(metrics.len() > 30, "{metrics:?}");
     metrics
 }
 
@@ -40,7 +47,11 @@ fn dashboard_shows_metrics_that_exist() {
     let text = read("deploy/grafana/slipgate-servers.json");
     let dashboard: Value = serde_json::from_str(&text).unwrap();
     let panels = dashboard["panels"].as_array().unwrap();
-    let queries: Vec<_> = panels.iter().flat_map(|panel| panel["targets"].as_array().unwrap()).collect();
+    let is_row = |panel: &&Value| panel["type"] == "row";
+    let queries: Vec<_> =
+        panels.iter().filter(|panel| !is_row(panel)).flat_map(|panel| panel["targets"].as_array().unwrap()).collect();
+    let ids: BTreeSet<_> = panels.iter().map(|panel| panel["id"].as_u64().unwrap()).collect();
+    assert_eq!((ids.len(), panels.iter().filter(is_row).count()), (panels.len(), 1));
     assert!(panels.len() > 10 && queries.len() > panels.len());
     let (metrics, mut used) = (documented_metrics(), BTreeSet::new());
     for query in queries {
@@ -48,13 +59,15 @@ fn dashboard_shows_metrics_that_exist() {
         assert_eq!(query.matches('(').count(), query.matches(')').count(), "{query}");
         for part in query.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_')) {
             if part.starts_with("slipgate_") {
-                let name = ["_total", "_bucket"].iter().fold(part, |name, suffix| name.trim_end_matches(suffix));
+                let name = family(part);
                 assert!(metrics.contains(name), "{part} in {query}");
                 used.insert(name.to_owned());
             }
         }
     }
     assert!(used.len() > 20, "{used:?}");
+    let of_issuer = metrics.iter().filter(|name| name.starts_with("slipgate_issuer_"));
+    assert!(of_issuer.clone().count() > 5 && of_issuer.clone().all(|name| used.contains(name)), "{used:?}");
 }
 
 #[test]

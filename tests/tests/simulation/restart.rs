@@ -9,10 +9,12 @@ use slipgate_netcode::client::ClientState;
 use slipgate_netcode::crypto::key::Seed;
 use slipgate_netcode::crypto::sealed_token::{PrivateContext, open_private};
 use slipgate_netcode::discard::Discard;
+use slipgate_netcode::ids::ClientId;
+use slipgate_netcode::server::handshake::HandshakeOutcome;
 use slipgate_netcode::server::{NetcodeServer, ServerConfig, ServerConfigError, TokenCutoff, TokenStorage};
 use slipgate_netcode::time::UnixSeconds;
 use slipgate_netcode::token::ConnectToken;
-use slipgate_netcode::token::history::{Journal, JournalError, UsedToken};
+use slipgate_netcode::token::history::{Journal, JournalError, KeptTokens, UsedToken};
 use slipgate_netcode::token::issue::seal;
 use slipgate_netcode::wire::packet::PacketKind;
 use slipgate_netcode::wire::token::PrivateLayout;
@@ -239,9 +241,16 @@ struct DeviceState {
     flush_fails: bool,
     /// The device is busy with another flush.
     is_busy: bool,
+    /// The journal accepts no records for the moment.
+    is_full: bool,
     /// The maximum number of records per flush.
     at_a_time: Option<usize>,
     flushes: usize,
+}
+
+/// Returns what a device that drops no record has of earlier starts.
+fn kept(used: Vec<UsedToken>) -> KeptTokens {
+    KeptTokens { names: [9; 32], used, dropped_until: UnixSeconds(0) }
 }
 
 impl Device {
@@ -256,7 +265,7 @@ impl Device {
             device.flushed = 0;
         });
         let used = self.with(|device| device.durable.clone());
-        TokenStorage { journal: Box::new(self.clone()), names: [9; 32], used }
+        TokenStorage { journal: Box::new(self.clone()), kept: kept(used) }
     }
 }
 
@@ -266,6 +275,10 @@ impl Journal for Device {
             device.written.push(used);
             if device.write_fails { Err(JournalError) } else { Ok(()) }
         })
+    }
+
+    fn is_busy(&self) -> bool {
+        self.with(|device| device.is_full)
     }
 
     fn flush(&mut self) -> Result<u64, JournalError> {
@@ -356,6 +369,20 @@ fn failed_journal_write_admits_no_client() {
     device.with(|device| device.write_fails = false);
     assert_eq!(world.present(server, stranger(1), &token.response(&challenge)), Ok(None));
     assert_eq!(world.servers[server].core.connected_count(), 1);
+}
+
+#[test]
+fn journal_that_accepts_no_records_admits_no_client() {
+    let (mut world, server, device) = with_journal(24);
+    let mut token = raw_client(&mut world, 1, server);
+    let challenge = world.request_challenge(server, &token, stranger(1));
+    for (is_full, result) in [(true, Err(Discard::HistoryUnavailable)), (false, Ok(None))] {
+        device.with(|device| device.is_full = is_full);
+        assert_eq!(world.servers[server].core.table_usage().is_journal_busy, is_full);
+        assert_eq!(world.present(server, stranger(1), &token.response(&challenge)), result);
+        let stats = world.servers[server].core.stats();
+        assert_eq!((stats.connects, stats.journal_failures), (u64::from(!is_full), 0));
+    }
 }
 
 #[test]
@@ -451,6 +478,20 @@ fn busy_journal_delays_a_new_client_without_failure() {
     let replies = world.replies_to(stranger(1));
     assert_eq!(token.open(&replies[0]).map(|opened| (opened.kind, opened.sequence)), Some((PacketKind::KeepAlive, 0)));
     assert_eq!(device.with(|device| device.durable.len()), 1);
+}
+
+#[test]
+fn client_without_a_durable_record_ends_with_a_reason() {
+    let (mut world, server, device) = with_journal(22);
+    let mut token = raw_client(&mut world, 42, server);
+    device.with(|device| device.is_busy = true);
+    world.admit_raw(server, &mut token, stranger(1));
+    while world.servers[server].core.poll_handshake().is_some() {}
+    world.run_for(60 * SECOND);
+    assert_eq!((world.servers[server].core.connected_count(), world.servers[server].events.len()), (0, 0));
+    let step = world.servers[server].core.poll_handshake().unwrap();
+    assert_eq!(step.token.map(|token| token.client_id), Some(ClientId(42)));
+    assert_eq!(step.outcome, HandshakeOutcome::Dropped(Discard::HistoryUnavailable));
 }
 
 #[test]
@@ -560,13 +601,33 @@ fn one_journal_write_makes_all_clients_of_a_turn_durable() {
 }
 
 #[test]
+fn start_in_a_clock_glitch_locks_no_fresh_token_out() {
+    let (mut world, server, device) = with_journal(24);
+    let mut used = raw_client(&mut world, 1, server);
+    world.admit_raw(server, &mut used, stranger(1));
+    world.turn();
+    // The clock is an hour ahead at the start. The journal drops its record, and keeps until when it counts.
+    world.clock_error_ms = 3_600_000;
+    let mut storage = device.storage();
+    let dropped = std::mem::take(&mut storage.kept.used);
+    storage.kept.dropped_until = dropped[0].expires;
+    world.restart(server, Some(storage), |config| config.token_cutoff = TokenCutoff::None);
+    world.clock_error_ms = 0;
+    world.turn();
+    assert_eq!(world.present(server, stranger(1), &used.request()), Err(Discard::ClockStepped));
+    world.run_for(SECOND);
+    let mut fresh = raw_client(&mut world, 2, server);
+    world.admit_raw(server, &mut fresh, stranger(2));
+}
+
+#[test]
 fn journal_larger_than_the_history_prevents_the_start() {
     let world = NetcodeWorld::perfect(17);
     let used = (0..5).map(|number| UsedToken {
         name: slipgate_netcode::crypto::digest::Digest([number; 16]),
         expires: UnixSeconds(UnixSeconds::from(world.now().unix).0 + 30),
     });
-    let storage = TokenStorage { journal: Box::new(Device::default()), names: [9; 32], used: used.collect() };
+    let storage = TokenStorage { journal: Box::new(Device::default()), kept: kept(used.collect()) };
     let config = ServerConfig { history_tokens: 4, ..ServerConfig::new(1, 4, &[stranger(0).socket_addr()]) };
     let keys = world.private_key.clone().into();
     let started = NetcodeServer::with_storage(config, keys, &Seed::from([1; 32]), world.now(), storage);

@@ -628,6 +628,7 @@ fn server_fills_4096_slots_and_serves_the_last_one() {
         let mut datagram = raw_clients[index].seal(PacketKind::Payload, &[7; 30]);
         let (client, payload) = core.handle(stranger(index), &mut datagram, now).unwrap().expect("a payload");
         assert_eq!((core.find(index as u64), payload.bytes), (Some(client), &[7; 30][..]));
+        assert_eq!(core.find_at(stranger(index)), Some(client));
     }
 }
 

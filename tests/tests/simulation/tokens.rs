@@ -365,7 +365,8 @@ fn jumping_clocks_admit_no_token_twice_and_fresh_ones_soon() {
     println!(
         "{SEEDS} seeds: {admitted} fresh tokens admitted, {refused} refused, at most {longest:?} s in a row (seed)"
     );
-    assert!(admitted > 3 * refused && longest.0 <= 240, "{admitted}, {refused}, {longest:?}");
+    // A time through which the server has lived, and the 150 s around it in which tokens may have been forgotten.
+    assert!(admitted > 3 * refused && longest.0 <= 150, "{admitted}, {refused}, {longest:?}");
 }
 
 // The cost of a request ----------------------------------------------------------------------------------------------

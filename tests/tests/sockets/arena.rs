@@ -13,22 +13,10 @@ use slipgate_sim::{Conditions, Loss, Order, Share};
 
 use super::arena_client::Player;
 use super::arena_server::Game;
-use super::arena_server::arena::Views;
 
 const MAX_TIME: Duration = Duration::from_secs(30);
 const LEFT: u32 = 4;
 const RIGHT: u32 = 8;
-
-/// A view of a lost message is replaced by that of the nearest one, not by the present.
-#[test]
-fn shot_of_a_lost_message_is_judged_by_the_nearest_view() {
-    let mut views = Views::new();
-    assert_eq!(views.seen_at(100), 100.0);
-    // The messages of 101 and 102 are lost, and the delay grows meanwhile.
-    [(99, 90.0), (100, 91.0), (103, 93.5)].into_iter().for_each(|(tick, seen)| views.add(tick, seen));
-    let seen = [99, 100, 101, 102, 103, 104].map(|tick| views.seen_at(tick));
-    assert_eq!(seen, [90.0, 91.0, 92.0, 92.5, 93.5, 94.5]);
-}
 
 /// A thread that runs until it is dropped.
 struct Running(Arc<AtomicBool>, Option<JoinHandle<()>>);

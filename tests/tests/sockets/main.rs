@@ -12,6 +12,7 @@ mod arena_server;
 mod channels;
 mod channels_live;
 mod client_floods;
+mod closed_gaps;
 mod datapaths;
 mod honest_uploads;
 mod host_and_play;

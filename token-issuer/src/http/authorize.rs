@@ -12,7 +12,6 @@ use super::connection_state::ConnectionState;
 use super::error::{ApiError, ErrorCode};
 use super::{Current, TokenService};
 use crate::callers::{Caller, Permission};
-use crate::registry::Registration;
 
 /// A request with a valid API key, and the state of the service that the request uses from its start to its end.
 pub(super) struct Authorized {
@@ -86,13 +85,6 @@ pub(super) fn require(caller: &Caller, permission: Permission) -> Result<(), Api
         return Ok(());
     }
     Err(ApiError::forbidden(None, "this API key lacks the permission for this path"))
-}
-
-/// Returns whether the key's scopes include a server.
-pub(super) fn may_see(caller: &Caller, server: &Registration) -> bool {
-    let scopes = caller.scopes();
-    scopes.groups.as_ref().is_none_or(|groups| groups.contains(&server.group))
-        && scopes.protocol_ids.as_ref().is_none_or(|ids| ids.contains(&server.protocol_id))
 }
 
 /// Returns the response with its key, for the observer.

@@ -30,6 +30,7 @@ use super::connection_state::{ConnectionState, RequestTiming};
 use super::guard::GuardedService;
 use super::listener::AcceptedStream;
 use super::peer::ConnectionSource;
+use super::refused_head::RefusedHead;
 use super::turns::{StrangerTurn, Turns};
 
 /// The maximum size of a request's head, in bytes: enough for a bearer key and the headers that proxies add.
@@ -50,7 +51,7 @@ pub(super) struct HttpConnection {
 }
 
 impl HttpConnection {
-    /// Serves the connection. Its errors are ignored: the client disconnected, was too slow, or sent invalid bytes.
+    /// Serves the connection. Its errors are counted: the client was too slow, or sent invalid bytes.
     pub(super) async fn serve(mut self, stream: AcceptedStream) {
         match stream {
             AcceptedStream::Tcp(stream) => {
@@ -66,9 +67,11 @@ impl HttpConnection {
                 let _ = stream.set_nodelay(true);
                 let io = ConnectionIo::new(stream, Arc::clone(&self.state), self.limits);
                 let mut stop = self.stop.clone();
-                let started = before(&mut stop, self.limits.header_timeout, self.begin_tls(io, config)).await;
-                if let Some(tls) = started {
-                    self.serve_http(tls, None).await;
+                match before(&mut stop, self.limits.header_timeout, self.begin_tls(io, config)).await {
+                    Start::Ready(tls) => self.serve_new(tls, None).await,
+                    Start::Failed => self.on_refused_head(RefusedHead::Tls),
+                    Start::TimedOut => self.on_refused_head(RefusedHead::Timeout),
+                    Start::Stopped => {}
                 }
             }
         }
@@ -77,9 +80,16 @@ impl HttpConnection {
     pub(super) async fn serve_plain(&mut self, stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static) {
         let mut io = ConnectionIo::new(stream, Arc::clone(&self.state), self.limits);
         let mut stop = self.stop.clone();
-        if let Some(turn) = before(&mut stop, self.limits.header_timeout, self.wait_for_turn(&mut io)).await {
-            self.serve_http(io, turn).await;
+        match before(&mut stop, self.limits.header_timeout, self.wait_for_turn(&mut io)).await {
+            Start::Ready(turn) => self.serve_new(io, turn).await,
+            Start::TimedOut => self.on_refused_head(RefusedHead::Timeout),
+            // The client has reset the connection.
+            Start::Failed | Start::Stopped => {}
         }
+    }
+
+    fn on_refused_head(&self, reason: RefusedHead) {
+        self.guarded.on_refused_head(reason, self.state.peer());
     }
 
     /// Waits for the first bytes and for the turn.
@@ -100,6 +110,15 @@ impl HttpConnection {
         during_first_poll(tokio_rustls::TlsAcceptor::from(config).accept(io), turn).await
     }
 
+    async fn serve_new(
+        &mut self,
+        io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        turn: Option<StrangerTurn>,
+    ) {
+        let (turns, state) = (self.turns.clone(), Arc::clone(&self.state));
+        turns.run_new(turn.is_some(), &state, self.serve_http(io, turn)).await;
+    }
+
     async fn serve_http(
         &mut self,
         io: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -112,9 +131,19 @@ impl HttpConnection {
         let mut served = pin!(served);
         tokio::select! {
             // A request that has arrived is served in the first poll.
-            _ = during_first_poll(served.as_mut(), turn) => return,
+            served = during_first_poll(served.as_mut(), turn) => {
+                if let Some(reason) = served.err().as_ref().and_then(RefusedHead::of_error) {
+                    self.on_refused_head(reason);
+                }
+                return;
+            }
             _ = self.stop.changed() => self.state.stop(),
-            end = until_old_or_late(state, self.limits) => if matches!(end, End::HeadTimeout) { return },
+            end = until_old_or_late(state, self.limits) => if matches!(end, End::HeadTimeout) {
+                if state.has_unfinished_head() {
+                    self.on_refused_head(RefusedHead::Timeout);
+                }
+                return;
+            },
         }
         served.as_mut().graceful_shutdown();
         tokio::select! {
@@ -125,15 +154,28 @@ impl HttpConnection {
     }
 }
 
+/// How the beginning of a connection has ended.
+enum Start<T> {
+    Ready(T),
+    Failed,
+    TimedOut,
+    /// The service stops.
+    Stopped,
+}
+
 /// Waits for the beginning of a connection, at most this long and until the service stops.
 async fn before<T>(
     stop: &mut watch::Receiver<()>,
     limit: Duration,
     start: impl Future<Output = io::Result<T>>,
-) -> Option<T> {
+) -> Start<T> {
     tokio::select! {
-        started = timeout(limit, start) => started.ok()?.ok(),
-        _ = stop.changed() => None,
+        started = timeout(limit, start) => match started {
+            Ok(Ok(started)) => Start::Ready(started),
+            Ok(Err(_)) => Start::Failed,
+            Err(_) => Start::TimedOut,
+        },
+        _ = stop.changed() => Start::Stopped,
     }
 }
 

@@ -143,23 +143,26 @@ impl ConnectionState {
     /// request, or a response that its client does not read.
     pub(super) fn waits_for_head_since(&self) -> Option<Instant> {
         let is_busy = self.has_head.load(Ordering::Relaxed) || self.is_write_stalled.load(Ordering::Relaxed);
-        (!is_busy).then(|| self.accepted + Duration::from_micros(self.last_progress.load(Ordering::Relaxed)))
+        (!is_busy).then(|| self.progressed())
     }
 
-    /// Returns the moment of the last progress, or `None` under the conditions of [`idle_micros`](Self::idle_micros).
-    pub(super) fn idle_since(&self, now: Instant) -> Option<Instant> {
-        let progress = Duration::from_micros(self.last_progress.load(Ordering::Relaxed));
-        self.idle_micros(now).map(|_| self.accepted + progress)
+    /// Returns whether bytes have arrived since the last response, or nothing has been requested at all: a connection
+    /// that only waits for its next request has neither.
+    pub(super) fn has_unfinished_head(&self) -> bool {
+        self.reads.load(Ordering::Relaxed) != self.reads_at_response.load(Ordering::Relaxed)
     }
 
-    /// Returns the time since the last progress in microseconds, or `None` if the connection is answering a request, or
-    /// has not been served yet.
+    /// Returns the moment of the last progress, or `None` if the connection is answering a request, or has not been
+    /// served yet.
     ///
     /// A request with a body that does not arrive is not answered.
-    pub(super) fn idle_micros(&self, now: Instant) -> Option<u64> {
+    pub(super) fn idle_since(&self) -> Option<Instant> {
         let is_answering = self.is_answering.load(Ordering::Acquire) && self.is_authenticated();
-        (self.has_waited.load(Ordering::Acquire) && !is_answering)
-            .then(|| self.micros(now).saturating_sub(self.last_progress.load(Ordering::Relaxed)))
+        (self.has_waited.load(Ordering::Acquire) && !is_answering).then(|| self.progressed())
+    }
+
+    fn progressed(&self) -> Instant {
+        self.accepted + Duration::from_micros(self.last_progress.load(Ordering::Relaxed))
     }
 
     fn micros(&self, now: Instant) -> u64 {
@@ -192,10 +195,14 @@ mod tests {
         let at = |millis| start + Duration::from_millis(millis);
         let state = ConnectionState::new(start, Arc::default());
         assert_eq!(state.waits_for_head_since(), Some(start));
+        assert!(state.has_unfinished_head(), "nothing was requested");
         state.on_head(at(10));
         assert_eq!(state.waits_for_head_since(), None);
         state.on_response(at(20), true);
         assert_eq!(state.waits_for_head_since(), Some(at(20)));
+        assert!(!state.has_unfinished_head(), "it may wait for its next request");
+        state.on_read();
+        assert!(state.has_unfinished_head());
         state.set_write_stalled(true);
         assert_eq!(state.waits_for_head_since(), None, "the response was not read");
         state.set_write_stalled(false);
@@ -209,19 +216,19 @@ mod tests {
         let start = Instant::now();
         let at = |millis| start + Duration::from_millis(millis);
         let state = ConnectionState::new(start, Arc::default());
-        assert_eq!(state.idle_micros(at(4)), None, "its task has not run yet");
+        assert_eq!(state.idle_since(), None, "its task has not run yet");
         state.on_wait();
-        assert_eq!(state.idle_micros(at(5)), Some(5_000));
+        assert_eq!(state.idle_since(), Some(start));
         state.on_head(at(10));
         state.on_body(at(11));
-        assert_eq!(state.idle_micros(at(12)), Some(1_000), "not authenticated");
+        assert_eq!(state.idle_since(), Some(at(11)), "not authenticated");
         state.authenticate();
-        assert_eq!(state.idle_micros(at(1_012)), None);
+        assert_eq!(state.idle_since(), None);
         state.on_response(at(1_020), true);
-        assert_eq!(state.idle_micros(at(1_050)), Some(30_000));
+        assert_eq!(state.idle_since(), Some(at(1_020)));
         state.on_head(at(1_060));
-        assert_eq!(state.idle_micros(at(1_100)), Some(40_000), "its body does not arrive");
+        assert_eq!(state.idle_since(), Some(at(1_060)), "its body does not arrive");
         state.on_body(at(1_110));
-        assert_eq!(state.idle_micros(at(1_120)), None);
+        assert_eq!(state.idle_since(), None);
     }
 }

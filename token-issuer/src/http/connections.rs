@@ -20,7 +20,7 @@ use super::peer::ConnectionSource;
 /// Unauthenticated connections can take one of this many places from idle authenticated ones.
 const UNAUTHENTICATED_SHARE: usize = 8;
 /// One scan finds up to this many connections that give way one after the other. A scan visits the state of each
-/// connection, which is more than accepting one costs when many are opened.
+/// connection, which costs as much as accepting one.
 const MAX_FOUND: usize = 16;
 /// The maximum number of connections beyond [`HttpLimits::connections`]: these have given way, and are being closed.
 /// It is never more than that setting.
@@ -39,45 +39,28 @@ pub(super) struct Connections {
     tasks: JoinSet<()>,
     /// The connections that were not asked to close. At most `limits.connections`, so a scan takes microseconds.
     entries: Vec<Entry>,
-    /// Unauthenticated connections that give way next, the longest idle one last.
+    /// The connections that give way next, the longest idle one last.
     next: Vec<FoundIdle>,
+    /// The number of connections that may begin or end until others than `next` give way: unauthenticated ones instead
+    /// of authenticated ones, or the reverse.
+    next_is_valid_for: usize,
     /// Notified when a connection that could not give way can, because it has been served.
     can_give_way: Arc<Notify>,
 }
 
-/// An unauthenticated connection that a scan found idle.
+/// A connection that a scan found idle.
 #[derive(Clone, Copy)]
 struct FoundIdle {
     id: Id,
-    /// The moment of its last progress. While that is the same, no connection has been idle for longer.
+    is_authenticated: bool,
+    /// The moment of its last progress. While that is the same, no connection of its kind has been idle for longer.
     since: Instant,
-}
-
-/// One kind of connections: how many there are, and the longest idle one.
-#[derive(Clone, Copy, Default)]
-struct Group {
-    count: usize,
-    /// The idle time and the index. `None` if none can give way now.
-    longest_idle: Option<(u64, usize)>,
-}
-
-impl Group {
-    fn add(&mut self, idle_micros: Option<u64>, index: usize) {
-        self.count += 1;
-        self.longest_idle = self.longest_idle.max(idle_micros.map(|micros| (micros, index)));
-    }
-}
-
-/// All connections by kind, from one pass over them.
-#[derive(Default)]
-struct Groups {
-    authenticated: Group,
-    unauthenticated: Group,
 }
 
 impl Connections {
     pub(super) fn new(limits: HttpLimits) -> Self {
-        Self { limits, tasks: JoinSet::new(), entries: Vec::new(), next: Vec::new(), can_give_way: Arc::default() }
+        let (tasks, entries, next) = (JoinSet::new(), Vec::new(), Vec::new());
+        Self { limits, tasks, entries, next, next_is_valid_for: 0, can_give_way: Arc::default() }
     }
 
     /// Returns whether one more connection may be accepted. It does not wait for the ends of those that gave way, up to
@@ -89,48 +72,62 @@ impl Connections {
 
     /// Closes a connection if a new one from `source` needs its place. Returns `false` if none can give way now: the
     /// caller tries again after [`Self::wait_for_room`].
-    pub(super) fn make_room(&mut self, source: ConnectionSource, now: Instant) -> bool {
-        let of_source = self.unauthenticated_of(source, now);
-        if of_source.count >= self.limits.connections_per_address.max(1) {
-            return self.close(of_source.longest_idle);
+    pub(super) fn make_room(&mut self, source: ConnectionSource) -> bool {
+        let (of_source, longest_idle) = self.unauthenticated_of(source);
+        if of_source >= self.limits.connections_per_address.max(1) {
+            return longest_idle.is_some_and(|index| self.close(index));
         }
-        self.entries.len() < self.limits.connections.max(1) || self.close_next(now) || self.close_any(now)
+        self.entries.len() < self.limits.connections.max(1) || self.close_any()
     }
 
     /// Closes the connection that is needed least. Returns `false` if all are answering requests.
-    pub(super) fn close_any(&mut self, now: Instant) -> bool {
-        let groups = self.groups(now);
-        self.find_next(&groups, now);
-        self.close(self.least_needed(&groups))
+    pub(super) fn close_any(&mut self) -> bool {
+        self.close_next() || {
+            self.find_next();
+            self.close_next()
+        }
     }
 
     /// Closes the connection that the last scan found for this. Returns `false` if a new scan is needed.
-    fn close_next(&mut self, now: Instant) -> bool {
-        let Some(found) = self.next.pop() else { return false };
+    fn close_next(&mut self) -> bool {
+        let Some(found) = self.next.pop().filter(|_| self.next_is_valid_for > 0) else { return false };
+        let is_same = |entry: &Entry| {
+            entry.state.is_authenticated() == found.is_authenticated && entry.state.idle_since() == Some(found.since)
+        };
         let index = self.entries.iter().position(|entry| entry.id == found.id);
-        let is_same =
-            |entry: &Entry| !entry.state.is_authenticated() && entry.state.idle_since(now) == Some(found.since);
         let index = index.filter(|index| self.entries.get(*index).is_some_and(is_same));
-        if index.is_none() {
-            self.next.clear();
-        }
-        self.close(index.map(|index| (0, index)))
+        index.is_some_and(|index| self.close(index))
     }
 
-    /// Finds the connections that give way behind the first one. There are none unless many more unauthenticated ones
-    /// are open than keep their places: then these give way whatever becomes of the others.
-    fn find_next(&mut self, groups: &Groups, now: Instant) {
-        self.next.clear();
-        if groups.unauthenticated.count < self.unauthenticated_places() + 4 * MAX_FOUND {
-            return;
+    /// Finds the connections that give way next.
+    ///
+    /// Unauthenticated connections keep some places. Otherwise each new one would replace the previous one, with its
+    /// request still on the way, while authenticated ones sit idle.
+    fn find_next(&mut self) {
+        let unauthenticated = self.entries.iter().filter(|entry| !entry.state.is_authenticated()).count();
+        let places = self.unauthenticated_places();
+        if unauthenticated >= places {
+            self.next_is_valid_for = unauthenticated - places + 1;
+            return self.find_idle(false);
         }
-        let found = self.entries.iter().filter(|entry| !entry.state.is_authenticated());
-        let found = found.filter_map(|entry| Some(FoundIdle { id: entry.id, since: entry.state.idle_since(now)? }));
+        self.next_is_valid_for = places - unauthenticated;
+        self.find_idle(true);
+        if self.next.is_empty() {
+            self.next_is_valid_for = 1;
+            self.find_idle(false);
+        }
+    }
+
+    /// Finds the connections of one kind that have been idle longest.
+    fn find_idle(&mut self, is_authenticated: bool) {
+        let entries = self.entries.iter().filter(|entry| entry.state.is_authenticated() == is_authenticated);
+        let found = entries.filter_map(|Entry { id, state, .. }| {
+            state.idle_since().map(|since| FoundIdle { id: *id, is_authenticated, since })
+        });
+        self.next.clear();
         self.next.extend(found);
         self.next.sort_unstable_by_key(|found| core::cmp::Reverse(found.since));
-        // The longest idle one is closed now.
-        self.next.pop();
-        let excess = self.next.len().saturating_sub(MAX_FOUND - 1);
+        let excess = self.next.len().saturating_sub(MAX_FOUND);
         self.next.drain(..excess);
     }
 
@@ -149,43 +146,19 @@ impl Connections {
         }
     }
 
-    fn least_needed(&self, groups: &Groups) -> Option<(u64, usize)> {
-        // Unauthenticated connections keep some places. Otherwise each new one would replace the previous one, with its
-        // request still on the way, while authenticated ones sit idle.
-        let (first, second) = if groups.unauthenticated.count < self.unauthenticated_places() {
-            (groups.authenticated, groups.unauthenticated)
-        } else {
-            (groups.unauthenticated, Group::default())
-        };
-        first.longest_idle.or(second.longest_idle)
+    /// Returns the number of unauthenticated connections of one source, and the index of the longest idle one. Visits
+    /// the states of that source's connections only.
+    fn unauthenticated_of(&self, source: ConnectionSource) -> (usize, Option<usize>) {
+        let of_source = self.entries.iter().enumerate().filter(|(_, entry)| entry.source == source);
+        let unauthenticated = of_source.filter(|(_, entry)| !entry.state.is_authenticated());
+        let idle = |(index, entry): (usize, &Entry)| entry.state.idle_since().map(|since| (since, index));
+        let longest_idle = unauthenticated.clone().filter_map(idle).min();
+        (unauthenticated.count(), longest_idle.map(|(_, index)| index))
     }
 
-    fn groups(&self, now: Instant) -> Groups {
-        let mut groups = Groups::default();
-        for (index, entry) in self.entries.iter().enumerate() {
-            let idle = entry.state.idle_micros(now);
-            let is_authenticated = entry.state.is_authenticated();
-            (if is_authenticated { &mut groups.authenticated } else { &mut groups.unauthenticated }).add(idle, index);
-        }
-        groups
-    }
-
-    /// Returns the unauthenticated connections of one source. It visits the states of that source's connections only.
-    fn unauthenticated_of(&self, source: ConnectionSource, now: Instant) -> Group {
-        let mut group = Group::default();
-        for (index, entry) in self.entries.iter().enumerate().filter(|(_, entry)| entry.source == source) {
-            if !entry.state.is_authenticated() {
-                group.add(entry.state.idle_micros(now), index);
-            }
-        }
-        group
-    }
-
-    fn close(&mut self, found: Option<(u64, usize)>) -> bool {
-        if let Some((_, index)) = found {
-            self.entries.swap_remove(index).task.abort();
-        }
-        found.is_some()
+    fn close(&mut self, index: usize) -> bool {
+        self.entries.swap_remove(index).task.abort();
+        true
     }
 
     /// Returns the state of a connection that was accepted now.
@@ -200,7 +173,9 @@ impl Connections {
         state: Arc<ConnectionState>,
         connection: impl Future<Output = ()> + Send + 'static,
     ) {
-        let task = self.tasks.spawn(connection);
+        // Boxed, because the runtime would move the connection's few kilobytes several times.
+        let task = self.tasks.spawn(Box::pin(connection));
+        self.next_is_valid_for = self.next_is_valid_for.saturating_sub(1);
         self.entries.push(Entry { id: task.id(), task, source, state });
     }
 
@@ -215,7 +190,11 @@ impl Connections {
     }
 
     fn remove(&mut self, id: Id) {
-        self.entries.retain(|entry| entry.id != id);
+        // One that gave way is no longer among them.
+        if let Some(index) = self.entries.iter().position(|entry| entry.id == id) {
+            self.entries.swap_remove(index);
+            self.next_is_valid_for = self.next_is_valid_for.saturating_sub(1);
+        }
     }
 }
 
@@ -253,7 +232,7 @@ mod tests {
         /// Opens a connection at this time. Returns `None` if there was no room.
         fn open(&mut self, address: &str, millis: u64) -> Option<Arc<ConnectionState>> {
             let now = self.at(millis);
-            self.connections.make_room(source(address), now).then(|| {
+            self.connections.make_room(source(address)).then(|| {
                 let state = Arc::new(self.connections.new_state(now));
                 state.on_wait();
                 self.connections.spawn(source(address), Arc::clone(&state), std::future::pending());
@@ -326,6 +305,30 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn authenticated_connections_found_by_one_scan_give_way_in_order() {
+        let mut table = full_table();
+        table.opened.iter().for_each(|state| state.authenticate());
+        for (millis, found) in (600..600 + 2 * MAX_FOUND as u64).zip((0..MAX_FOUND).rev().cycle()) {
+            table.open(&format!("192.0.2.{}", millis % 64), millis).unwrap();
+            assert_eq!(table.connections.next.len(), found, "the rest of a scan");
+            let closed = millis as usize - 599;
+            assert_eq!(table.is_open().first(), Some(&closed));
+        }
+    }
+
+    #[tokio::test]
+    async fn scan_is_valid_until_another_kind_of_connections_gives_way() {
+        let mut table = full_table();
+        let places = table.connections.unauthenticated_places();
+        // One less than the places that unauthenticated ones keep.
+        table.opened.iter().skip(places - 1).for_each(|state| state.authenticate());
+        table.open("192.0.2.70", 600).unwrap();
+        table.open("192.0.2.70", 601).unwrap();
+        let closed: Vec<usize> = (0..512).filter(|index| !table.is_open().contains(index)).collect();
+        assert_eq!(closed, [0, places - 1], "the longest idle authenticated one, then the unauthenticated one");
+    }
+
+    #[tokio::test]
     async fn connection_found_idle_that_made_progress_does_not_give_way() {
         let mut table = full_table();
         table.open("192.0.2.70", 600).unwrap();
@@ -370,11 +373,11 @@ mod tests {
         let mut connections = Connections::new(limits(1, 1));
         let now = Instant::now();
         let state = Arc::new(connections.new_state(now));
-        assert!(connections.make_room(source("192.0.2.1"), now));
+        assert!(connections.make_room(source("192.0.2.1")));
         connections.spawn(source("192.0.2.1"), Arc::clone(&state), std::future::pending());
-        assert!(!connections.make_room(source("192.0.2.1"), now) && !connections.make_room(source("192.0.2.2"), now));
+        assert!(!connections.make_room(source("192.0.2.1")) && !connections.make_room(source("192.0.2.2")));
         state.on_wait();
-        assert!(connections.make_room(source("192.0.2.1"), now));
+        assert!(connections.make_room(source("192.0.2.1")));
     }
 
     #[tokio::test]
@@ -402,7 +405,7 @@ mod tests {
                 assert!(table.connections.next_end().await);
                 assert!(table.connections.can_accept());
             }
-            (0..open).for_each(|millis| assert!(table.connections.close_any(table.at(100 + millis as u64))));
+            (0..open).for_each(|_| assert!(table.connections.close_any()));
             for _ in 0..open {
                 assert!(table.connections.next_end().await);
             }
@@ -421,6 +424,6 @@ mod tests {
         assert!(wait.await.is_err(), "it is answering");
         only.on_response(table.at(2), true);
         table.connections.wait_for_room().await;
-        assert!(table.connections.make_room(source("192.0.2.1"), table.at(3)));
+        assert!(table.connections.make_room(source("192.0.2.1")));
     }
 }

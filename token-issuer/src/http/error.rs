@@ -43,6 +43,8 @@ pub enum ErrorCode {
     MethodNotAllowed,
     /// The request took too long.
     RequestTimeout,
+    /// Another server with this id has registered since.
+    ServerReplaced,
     /// The body is longer than 4 KiB.
     BodyTooLarge,
     /// The body is not declared as JSON, or is compressed.
@@ -61,6 +63,8 @@ pub enum ErrorCode {
     RegistryFull,
     /// The store of the registry does not respond.
     StoreUnavailable,
+    /// The store of the registry has started or lost its data, and issuers write their reservations again.
+    StoreRecovering,
     /// The keys that verify players' JSON Web Tokens cannot be fetched.
     PlayerKeysUnavailable,
     /// The issuer's system has no valid clock or no entropy.
@@ -69,7 +73,7 @@ pub enum ErrorCode {
 
 impl ErrorCode {
     /// All codes.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 27] = [
         Self::MalformedBody,
         Self::MissingField,
         Self::UnknownField,
@@ -84,6 +88,7 @@ impl ErrorCode {
         Self::NotFound,
         Self::MethodNotAllowed,
         Self::RequestTimeout,
+        Self::ServerReplaced,
         Self::BodyTooLarge,
         Self::UnsupportedMediaType,
         Self::WrongHost,
@@ -94,6 +99,7 @@ impl ErrorCode {
         Self::NoFreeSlots,
         Self::RegistryFull,
         Self::StoreUnavailable,
+        Self::StoreRecovering,
         Self::PlayerKeysUnavailable,
     ];
 
@@ -115,6 +121,7 @@ impl ErrorCode {
             Self::NotFound => "not_found",
             Self::MethodNotAllowed => "method_not_allowed",
             Self::RequestTimeout => "request_timeout",
+            Self::ServerReplaced => "server_replaced",
             Self::BodyTooLarge => "body_too_large",
             Self::UnsupportedMediaType => "unsupported_media_type",
             Self::WrongHost => "wrong_host",
@@ -124,6 +131,7 @@ impl ErrorCode {
             Self::NoFreeSlots => "no_free_slots",
             Self::RegistryFull => "registry_full",
             Self::StoreUnavailable => "store_unavailable",
+            Self::StoreRecovering => "store_recovering",
             Self::PlayerKeysUnavailable => "player_keys_unavailable",
             Self::Internal => "internal",
         }
@@ -146,12 +154,17 @@ impl ErrorCode {
             Self::NotFound => 404,
             Self::MethodNotAllowed => 405,
             Self::RequestTimeout => 408,
+            Self::ServerReplaced => 409,
             Self::BodyTooLarge => 413,
             Self::UnsupportedMediaType => 415,
             Self::WrongHost => 421,
             Self::TooManyTokens | Self::TooManyRequests | Self::TooManyStreams => 429,
             Self::Internal => 500,
-            Self::NoFreeSlots | Self::RegistryFull | Self::StoreUnavailable | Self::PlayerKeysUnavailable => 503,
+            Self::NoFreeSlots
+            | Self::RegistryFull
+            | Self::StoreUnavailable
+            | Self::StoreRecovering
+            | Self::PlayerKeysUnavailable => 503,
         }
     }
 }
@@ -226,14 +239,27 @@ fn whole_seconds(wait: Duration) -> u64 {
     wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
 }
 
+impl From<&RegistryError> for ErrorCode {
+    fn from(error: &RegistryError) -> Self {
+        match error {
+            RegistryError::OutOfScope => Self::Forbidden,
+            RegistryError::Replaced(_) => Self::ServerReplaced,
+            RegistryError::NoFreeSlots => Self::NoFreeSlots,
+            RegistryError::Full => Self::RegistryFull,
+            RegistryError::Unavailable => Self::StoreUnavailable,
+            RegistryError::Recovering(_) => Self::StoreRecovering,
+        }
+    }
+}
+
 impl From<RegistryError> for ApiError {
     fn from(error: RegistryError) -> Self {
-        let code = match error {
-            RegistryError::NoFreeSlots => ErrorCode::NoFreeSlots,
-            RegistryError::Full => ErrorCode::RegistryFull,
-            RegistryError::Unavailable => ErrorCode::StoreUnavailable,
-        };
-        Self::new(code, error.to_string()).with_retry_after(Duration::from_secs(1))
+        let (code, message) = (ErrorCode::from(&error), error.to_string());
+        match error {
+            RegistryError::OutOfScope | RegistryError::Replaced(_) => Self::of_field(code, "id", message),
+            RegistryError::Recovering(left) => Self::new(code, message).with_retry_after(left),
+            _ => Self::new(code, message).with_retry_after(Duration::from_secs(1)),
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 //! DECISION: requests for tokens do not pass through the router of axum. Its layers copied the headers and the state of
 //! the service for each request.
 
+use core::pin::pin;
 use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
@@ -24,9 +25,11 @@ use super::TokenService;
 use super::answer::{Answer, closing};
 use super::connection_state::ConnectionState;
 use super::error::{ApiError, ErrorCode, RefusedWith};
+use super::peer::HttpPeer;
+use super::refused_head::RefusedHead;
 use super::request_body::{RequestBody, read_body};
 use super::request_id::{REQUEST_ID, RequestId};
-use super::routes::{TOKENS, routes};
+use super::routes::{HEALTH, HEALTHZ, METRICS, READYZ, TOKENS, routes};
 use super::tokens::create_token;
 
 /// The service behind its own HTTP server.
@@ -40,6 +43,12 @@ impl GuardedService {
     pub(super) fn new(service: TokenService) -> Self {
         let routes = TowerToHyperService::new(routes(service.clone()));
         Self { service, routes }
+    }
+
+    /// Reports a connection that ended without a complete request.
+    pub(super) fn on_refused_head(&self, reason: RefusedHead, peer: Option<HttpPeer>) {
+        self.service.metrics.on_refused_head(reason);
+        self.service.observer.on_refused_head(reason, peer);
     }
 
     /// Responds to a request of this connection, whose head arrived at `begin`.
@@ -86,7 +95,8 @@ where
 {
     let request_id = service.observer.request_id(request.headers());
     let peer = connection.as_ref().and_then(|connection| connection.peer());
-    let respond = respond(service, request, connection, &request_id, others);
+    // Pinned here, because moving this future would copy a few kilobytes.
+    let respond = pin!(respond(service, request, connection, &request_id, others));
     let answer = tokio::time::timeout_at(begin + service.limits.request_timeout, respond).await;
     let Answer { mut response, caller } = answer.unwrap_or_else(|_| closing(too_slow().into_response()).into());
     let headers = response.headers_mut();
@@ -118,7 +128,8 @@ where
     }
     // The unread rest of a body would be parsed as the next request.
     let was_read_to_end = matches!(body, RequestBody::Complete(_) | RequestBody::TooLong);
-    let mut answer: Answer = match check_host(&parts.headers, service.hosts.as_deref()) {
+    let names = service.hosts.as_deref().filter(|_| !takes_any_host(parts.uri.path()));
+    let mut answer: Answer = match check_host(&parts.headers, names) {
         Err(error) => error.into_response().into(),
         Ok(()) if parts.uri.path() == TOKENS => {
             create_token(service, &parts, body, connection.as_deref(), request_id).await
@@ -160,6 +171,12 @@ fn check_host(headers: &HeaderMap, names: Option<&[String]>) -> Result<(), ApiEr
     Err(ApiError::new(ErrorCode::WrongHost, "one Host header with the name of this issuer is required"))
 }
 
+/// Returns whether a route takes any name of a host: probes and scrapers use the address of a machine. These routes
+/// show nothing without a key, and change nothing.
+fn takes_any_host(path: &str) -> bool {
+    [HEALTH, HEALTHZ, READYZ, METRICS].contains(&path)
+}
+
 /// Returns whether the value of a `Host` header is this name, with or without a port.
 fn is_host(value: &str, name: &str) -> bool {
     let (host, port) = match value.rsplit_once(':') {
@@ -177,6 +194,12 @@ fn too_slow() -> ApiError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn probes_and_scrapers_may_use_any_name() {
+        assert!(["/healthz", "/readyz", "/v1/health", "/metrics"].into_iter().all(takes_any_host));
+        assert!(!["/v1/tokens", "/v1/servers", "/docs", "/healthz/"].into_iter().any(takes_any_host));
+    }
 
     #[test]
     fn host_must_occur_once_and_be_a_configured_name() {

@@ -15,6 +15,8 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry as MetricRegistry, Unit};
 
 use super::error::ErrorCode;
+use super::games::Games;
+use super::refused_head::RefusedHead;
 use crate::callers::Caller;
 use crate::registry::{RegistryState, ServerStatus};
 
@@ -25,10 +27,17 @@ const LATENCIES: [f64; 10] = [0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.0
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
 struct RequestLabels {
-    /// `minted`, `ok`, or the code of the error.
+    /// `minted`, `ok`, the code of the error, or the reason of a refused head.
     outcome: &'static str,
     /// The id of the API key, empty without a valid one.
     key: String,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+struct KeyLabels {
+    /// The game, in decimal digits.
+    protocol_id: String,
+    fingerprint: String,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
@@ -45,6 +54,7 @@ pub(super) struct Metrics {
     slots: Family<StateLabel, Gauge<i64>>,
     store_available: Gauge<u64, AtomicU64>,
     player_keys: Gauge<u64, AtomicU64>,
+    sealing_keys: Family<KeyLabels, Gauge<u64, AtomicU64>>,
 }
 
 impl Default for Metrics {
@@ -57,6 +67,7 @@ impl Default for Metrics {
             slots: Family::default(),
             store_available: Gauge::default(),
             player_keys: Gauge::default(),
+            sealing_keys: Family::default(),
             registry: MetricRegistry::default(),
         };
         registry.register("issuer_requests", "Requests by outcome and API key", metrics.requests.clone());
@@ -68,6 +79,8 @@ impl Default for Metrics {
         registry.register("issuer_store_available", help, metrics.store_available.clone());
         let help = "Usable keys for players' JSON Web Tokens";
         registry.register("issuer_player_keys", help, metrics.player_keys.clone());
+        let help = "1 for the private key that seals the tokens of each game, by its fingerprint";
+        registry.register("issuer_sealing_key", help, metrics.sealing_keys.clone());
         Self { registry, ..metrics }
     }
 }
@@ -95,15 +108,32 @@ impl Metrics {
         }
     }
 
+    /// Counts a connection without a complete request.
+    pub(super) fn on_refused_head(&self, reason: RefusedHead) {
+        self.requests.get_or_create_owned(&RequestLabels { outcome: reason.name(), key: String::new() }).inc();
+    }
+
     /// Returns the text of all metrics, with the servers of this moment. `None` while the store does not respond.
-    pub(super) fn encode(&self, servers: Option<&[ServerStatus]>, player_keys: usize) -> String {
+    pub(super) fn encode(&self, servers: Option<&[ServerStatus]>, player_keys: usize, games: &Games) -> String {
         self.player_keys.set(player_keys as u64);
+        self.set_sealing_keys(games);
         self.store_available.set(servers.is_some().into());
         self.set_servers(servers.unwrap_or_default());
         let mut text = String::new();
         // Writing to a string does not fail.
         let _ = encode(&mut text, &self.registry);
         text
+    }
+
+    fn set_sealing_keys(&self, games: &Games) {
+        // A key that a reload has replaced seals no longer.
+        self.sealing_keys.clear();
+        for issuer in games.iter() {
+            let Some(fingerprint) = issuer.sealing_key() else { continue };
+            let labels =
+                KeyLabels { protocol_id: issuer.protocol_id().to_string(), fingerprint: fingerprint.to_string() };
+            self.sealing_keys.get_or_create_owned(&labels).set(1);
+        }
     }
 
     fn set_servers(&self, servers: &[ServerStatus]) {

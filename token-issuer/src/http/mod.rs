@@ -30,6 +30,7 @@ mod observer;
 mod peer;
 mod players;
 mod probes;
+mod refused_head;
 mod registration;
 mod request;
 mod request_body;
@@ -40,6 +41,7 @@ mod server_events;
 mod server_facts;
 mod servers;
 mod spawn;
+mod summed_log;
 #[cfg(feature = "tls")]
 mod tls;
 mod tokens;
@@ -153,8 +155,10 @@ impl TokenService {
 
     /// Replaces the games, with their private keys, and the accepted API keys, for all clones of this handle.
     ///
-    /// No request is refused or delayed by this: requests that have started finish with the previous keys.
+    /// No request is refused or delayed by this: requests that have started finish with the previous keys. A named key
+    /// with the same limit as before keeps its count of requests.
     pub fn replace(&self, games: impl Into<Games>, api_keys: ApiKeys) {
+        let api_keys = api_keys.with_counts_of(&self.current().api_keys);
         let replacement = Arc::new(Current { games: games.into(), api_keys });
         // Poisoning is harmless: the critical sections only swap and clone a pointer.
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = replacement;

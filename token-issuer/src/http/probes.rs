@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::TokenService;
 use super::authorize::{Authorized, require, with_caller};
-use super::error::ApiError;
+use super::error::{ApiError, ErrorCode};
 use super::metrics::MEDIA_TYPE;
 use crate::callers::Permission;
 
@@ -31,8 +31,8 @@ pub(super) async fn health() -> impl IntoResponse {
 
 /// Handles `GET /readyz`: tokens of each kind can be minted.
 pub(super) async fn ready(State(service): State<TokenService>) -> Response {
-    let missing = if !service.registry.is_available() {
-        "store_unavailable"
+    let missing = if let Err(error) = service.registry.check() {
+        ErrorCode::from(&error).name()
     } else if !service.players.is_available() {
         "player_keys_unavailable"
     } else {
@@ -48,7 +48,7 @@ pub(super) async fn metrics(State(service): State<TokenService>, authorized: Aut
             let servers = service.registry.servers().await.ok();
             Ok((
                 [(CONTENT_TYPE, HeaderValue::from_static(MEDIA_TYPE))],
-                service.metrics.encode(servers.as_deref(), service.players.key_count()),
+                service.metrics.encode(servers.as_deref(), service.players.key_count(), &service.current().games),
             ))
         }
         Err(error) => Err::<_, ApiError>(error),

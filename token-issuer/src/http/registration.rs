@@ -12,8 +12,8 @@ use crate::registry::{
 };
 
 /// The fields of a heartbeat.
-pub const REGISTRATION_FIELDS: [&str; 10] =
-    [PROTOCOL_ID, ADDRESSES, GROUP, REGION, SLOTS, FREE_SLOTS, DRAINING, BUILD, ADMITTED, RUNNING];
+pub const REGISTRATION_FIELDS: [&str; 11] =
+    [PROTOCOL_ID, ADDRESSES, GROUP, REGION, SLOTS, FREE_SLOTS, DRAINING, BUILD, ADMITTED, RUNNING, INSTANCE];
 
 /// The maximum length of the name of a build, in bytes.
 const MAX_BUILD_BYTES: usize = 64;
@@ -28,6 +28,7 @@ const DRAINING: &str = "draining";
 const BUILD: &str = "build";
 const ADMITTED: &str = "admitted_client_ids";
 const RUNNING: &str = "running_millis";
+pub(super) const INSTANCE: &str = "instance";
 
 /// Parses the body of `PUT /v1/servers/{id}`.
 pub(super) fn read(id: RegistryName, body: &[u8]) -> Result<Heartbeat, ApiError> {
@@ -46,7 +47,8 @@ pub(super) fn read(id: RegistryName, body: &[u8]) -> Result<Heartbeat, ApiError>
     };
     let admitted = fields.get(ADMITTED).map(read_admitted).transpose()?.unwrap_or_default();
     let running = fields.get(RUNNING).map(|value| read_u64(RUNNING, value).map(Duration::from_millis)).transpose()?;
-    Ok(Heartbeat { registration, admitted, running })
+    let instance = fields.get(INSTANCE).map(|value| read_name(INSTANCE, value)).transpose()?;
+    Ok(Heartbeat { registration, admitted, running, instance })
 }
 
 fn read_own_addresses(value: &Value) -> Result<Vec<core::net::SocketAddr>, ApiError> {
@@ -93,7 +95,7 @@ mod tests {
 
     const COMPLETE: &str = r#"{"protocol_id": "7", "addresses": ["192.0.2.1:1", "[2001:db8::1]:2"], "group": "g",
         "region": "eu", "slots": 64, "free_slots": 3, "draining": true, "build": "1.2",
-        "admitted_client_ids": ["1", 2], "running_millis": 1500}"#;
+        "admitted_client_ids": ["1", 2], "running_millis": 1500, "instance": "1f"}"#;
 
     fn id() -> RegistryName {
         "a".parse().unwrap()
@@ -101,12 +103,12 @@ mod tests {
 
     #[test]
     fn complete_heartbeat_is_parsed() {
-        let Heartbeat { registration, admitted, running } = read(id(), COMPLETE.as_bytes()).unwrap();
+        let Heartbeat { registration, admitted, running, instance } = read(id(), COMPLETE.as_bytes()).unwrap();
         assert_eq!((registration.protocol_id, registration.addresses.len()), (7, 2));
         assert_eq!((registration.slots, registration.free_slots, registration.is_draining), (64, 3, true));
         assert_eq!(registration.region.unwrap().as_str(), "eu");
         assert_eq!((registration.build.as_deref(), admitted.len()), (Some("1.2"), 2));
-        assert_eq!(running, Some(Duration::from_millis(1500)));
+        assert_eq!((running, instance), (Some(Duration::from_millis(1500)), "1f".parse().ok()));
     }
 
     #[test]
@@ -148,6 +150,8 @@ mod tests {
             ("admitted_client_ids", r#"["x"]"#, InvalidField),
             ("running_millis", "-1", InvalidField),
             ("running_millis", "1.5", InvalidField),
+            ("instance", r#""""#, InvalidField),
+            ("instance", "7", InvalidField),
             ("admitted_client_ids", &format!("[{}1]", "1,".repeat(128)), OutOfRange),
         ];
         for (field, value, code) in cases {

@@ -25,13 +25,13 @@ pub const ROUTES: [(&str, &str); 13] = [
 ];
 
 pub(super) const TOKENS: &str = "/v1/tokens";
-const HEALTH: &str = "/v1/health";
+pub(super) const HEALTH: &str = "/v1/health";
 const SERVERS: &str = "/v1/servers";
 const SERVER: &str = "/v1/servers/{id}";
 const SERVER_EVENTS: &str = "/v1/server-events";
-const HEALTHZ: &str = "/healthz";
-const READYZ: &str = "/readyz";
-const METRICS: &str = "/metrics";
+pub(super) const HEALTHZ: &str = "/healthz";
+pub(super) const READYZ: &str = "/readyz";
+pub(super) const METRICS: &str = "/metrics";
 const OPENAPI: &str = "/openapi.json";
 const DOCS: &str = "/docs";
 const DOCS_SCRIPT: &str = "/docs.js";

@@ -23,15 +23,12 @@ use super::connections::Connections;
 use super::guard::GuardedService;
 use super::listener::{AcceptedStream, IssuerListener};
 use super::peer::{ConnectionSource, HttpPeer};
+use super::summed_log::SummedLog;
 use super::turns::Turns;
 use super::{HttpLimits, TokenService};
 
 /// The pause after a failed accept. Without file descriptors, an immediate retry would fail again and waste CPU time.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
-/// The maximum number of connections that are accepted without a pause in which the tasks of other connections run.
-const ACCEPT_BATCH: u32 = 4;
-/// The minimum interval between two log lines about failed accepts.
-const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Serves HTTP/1.1 on this listener until `shutdown` completes, then finishes open requests and returns.
 ///
@@ -46,8 +43,7 @@ pub async fn serve(listener: impl Into<IssuerListener>, service: TokenService, s
         limits,
         stop,
         connections: Connections::new(limits),
-        accepted: 0,
-        failures: AcceptFailures::default(),
+        failures: SummedLog::default(),
     };
     let mut shutdown = pin!(shutdown);
     loop {
@@ -72,8 +68,8 @@ struct Acceptor {
     /// Completes when the service stops.
     stop: watch::Receiver<()>,
     connections: Connections,
-    accepted: u32,
-    failures: AcceptFailures,
+    /// Without file descriptors there are several failures in a second.
+    failures: SummedLog,
 }
 
 impl Acceptor {
@@ -85,7 +81,7 @@ impl Acceptor {
                     tracing::warn!(%error, times, "cannot accept connections");
                 }
                 // Its file descriptor is free after the pause.
-                self.connections.close_any(Instant::now());
+                self.connections.close_any();
                 sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -93,7 +89,7 @@ impl Acceptor {
 
     async fn start(&mut self, stream: AcceptedStream, peer: HttpPeer) {
         let source = ConnectionSource::from(peer);
-        while !self.connections.make_room(source, Instant::now()) {
+        while !self.connections.make_room(source) {
             self.connections.wait_for_room().await;
         }
         let state = Arc::new(self.connections.new_state(Instant::now()).with_peer(peer));
@@ -106,44 +102,7 @@ impl Acceptor {
             stop: self.stop.clone(),
         };
         self.connections.spawn(source, state, connection.serve(stream));
-        self.accepted = self.accepted.wrapping_add(1);
-        if self.accepted.is_multiple_of(ACCEPT_BATCH) {
-            yield_now().await;
-        }
-    }
-}
-
-/// Counts failed accepts and limits their log lines: without file descriptors there are several per second.
-#[derive(Default)]
-struct AcceptFailures {
-    last_logged: Option<Instant>,
-    unlogged: u64,
-}
-
-impl AcceptFailures {
-    /// Counts a failure. Returns the number of failures to log now, or `None` within the interval.
-    fn count(&mut self, now: Instant) -> Option<u64> {
-        self.unlogged += 1;
-        if self.last_logged.is_some_and(|last| now.duration_since(last) < LOG_INTERVAL) {
-            return None;
-        }
-        self.last_logged = Some(now);
-        Some(core::mem::take(&mut self.unlogged))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn failed_accepts_are_logged_at_most_once_a_minute() {
-        let mut failures = AcceptFailures::default();
-        let start = Instant::now();
-        for (millis, last_logged) in
-            [(0, Some(1)), (200, None), (59_999, None), (60_000, Some(3)), (60_200, None), (500_000, Some(2))]
-        {
-            assert_eq!(failures.count(start + Duration::from_millis(millis)), last_logged, "{millis} ms");
-        }
+        // The runtime looks for requests before the next connection is accepted.
+        yield_now().await;
     }
 }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Extension;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
 use axum::http::HeaderValue;
@@ -16,7 +17,8 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep};
 
 use super::TokenService;
-use super::authorize::{Authorized, may_see, require, with_caller};
+use super::authorize::{Authorized, require, with_caller};
+use super::connection_state::ConnectionState;
 use super::error::{ApiError, ErrorCode};
 use super::server_facts::ServerFacts;
 use crate::callers::{Caller, Permission};
@@ -27,7 +29,11 @@ const STREAM_AGE: Duration = Duration::from_secs(60);
 const STREAM_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Handles `GET /v1/server-events`.
-pub(super) async fn events(State(service): State<TokenService>, authorized: Authorized) -> Response {
+pub(super) async fn events(
+    State(service): State<TokenService>,
+    connection: Option<Extension<Arc<ConnectionState>>>,
+    authorized: Authorized,
+) -> Response {
     let open = || {
         require(&authorized.caller, Permission::Observe)?;
         let too_many = |_| {
@@ -36,7 +42,8 @@ pub(super) async fn events(State(service): State<TokenService>, authorized: Auth
         };
         let permit = Arc::clone(&service.streams).try_acquire_owned().map_err(too_many)?;
         let (sender, body) = Channel::<Bytes>::new(1);
-        let stream = ServerStream { service, caller: Arc::clone(&authorized.caller), sent: BTreeMap::new() };
+        let (caller, connection) = (Arc::clone(&authorized.caller), connection.map(|Extension(connection)| connection));
+        let stream = ServerStream { service, connection, caller, sent: BTreeMap::new() };
         tokio::spawn(stream.send(sender, permit));
         Ok::<_, ApiError>(([(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"))], Body::new(body)))
     };
@@ -47,16 +54,20 @@ pub(super) async fn events(State(service): State<TokenService>, authorized: Auth
 /// An open stream.
 struct ServerStream {
     service: TokenService,
+    /// `None` behind the HTTP server of another program.
+    connection: Option<Arc<ConnectionState>>,
     caller: Arc<Caller>,
     /// The last event of each server that the client has.
     sent: BTreeMap<String, String>,
 }
 
 impl ServerStream {
-    /// Sends events until the stream is old, or the client has closed it.
+    /// Sends events until the stream is old, the client has closed it, or the service stops.
     async fn send(mut self, mut sender: Sender<Bytes>, _permit: OwnedSemaphorePermit) {
         let end = Instant::now() + STREAM_AGE;
-        while Instant::now() < end {
+        let connection = self.connection.clone();
+        let is_stopping = || connection.as_ref().is_some_and(|connection| connection.is_stopping());
+        while Instant::now() < end && !is_stopping() {
             let mut text = String::new();
             self.append_changes(&mut text).await;
             if text.is_empty() {
@@ -74,7 +85,9 @@ impl ServerStream {
     async fn append_changes(&mut self, text: &mut String) {
         // Nothing is known to have changed while the store does not respond.
         let Ok(servers) = self.service.registry.servers().await else { return };
-        let visible = servers.iter().filter(|server| may_see(&self.caller, &server.registration));
+        let visible = servers
+            .iter()
+            .filter(|server| self.caller.scopes().include(server.registration.protocol_id, &server.registration.group));
         let present: BTreeMap<_, _> =
             visible.map(|server| (server.registration.id.to_string(), ServerFacts::event_data(server))).collect();
         for (_, data) in present.iter().filter(|(id, data)| self.sent.get(*id) != Some(data)) {

@@ -10,13 +10,13 @@ use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 
 use super::TokenService;
-use super::authorize::{Authorized, expect_json, expect_no_coding, may_see, require, with_caller};
+use super::authorize::{Authorized, expect_json, expect_no_coding, require, with_caller};
 use super::error::{ApiError, ErrorCode};
-use super::registration;
+use super::registration::{self, INSTANCE};
 use super::request_body::RequestBody;
 use super::server_facts::ServerFacts;
 use crate::callers::Permission;
-use crate::registry::{DEAD_AFTER, HEARTBEAT_INTERVAL, Registration, RegistryName, ServerStatus};
+use crate::registry::{DEAD_AFTER, HEARTBEAT_INTERVAL, Registration, RegistryError, RegistryName, ServerStatus};
 
 /// The maximum number of servers in one list.
 const PAGE: usize = 256;
@@ -35,7 +35,12 @@ pub(super) async fn register(
         expect_no_coding(&headers)?;
         let heartbeat = registration::read(path_id(&id)?, &body)?;
         check_registration(&authorized, &heartbeat.registration)?;
-        service.registry.register(heartbeat).await?;
+        let registration = heartbeat.registration.clone();
+        let registered = service.registry.register(heartbeat, authorized.caller.scopes()).await;
+        if let Err(RegistryError::Replaced(by)) = &registered {
+            service.observer.on_replaced(&registration, by);
+        }
+        registered?;
         Ok::<_, ApiError>(Json(Accepted {
             heartbeat_millis: millis(HEARTBEAT_INTERVAL),
             dead_after_millis: millis(DEAD_AFTER),
@@ -44,23 +49,28 @@ pub(super) async fn register(
     with_caller(registered.await, &authorized)
 }
 
+/// The parameters of `DELETE /v1/servers/{id}`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RemoveQuery {
+    instance: Option<String>,
+}
+
 /// Handles `DELETE /v1/servers/{id}`.
 pub(super) async fn remove(
     State(service): State<TokenService>,
     authorized: Authorized,
     id: Result<Path<String>, PathRejection>,
+    query: Result<Query<RemoveQuery>, QueryRejection>,
 ) -> Response {
     let removed = async {
         let caller = &authorized.caller;
         require(caller, Permission::Register)?;
-        let id = path_id(&id)?;
-        if caller.scopes().groups.is_some() || caller.scopes().protocol_ids.is_some() {
-            let servers = service.registry.servers().await?;
-            if let Some(server) = servers.iter().find(|server| server.registration.id == id) {
-                check_registration(&authorized, &server.registration)?;
-            }
-        }
-        let removed = service.registry.remove(id).await?;
+        let (id, wrong) = (path_id(&id)?, "the only parameter is `instance`, the one of the heartbeats");
+        let wrong = || ApiError::of_field(ErrorCode::InvalidField, INSTANCE, wrong);
+        let Query(query) = query.map_err(|_| wrong())?;
+        let instance = query.instance.map(|text| text.parse().map_err(|_| wrong())).transpose()?;
+        let removed = service.registry.remove(id, instance, caller.scopes()).await?;
         Ok::<_, ApiError>(Json(Removed { removed }))
     };
     with_caller(removed.await, &authorized)
@@ -90,7 +100,7 @@ pub(super) async fn list(
             let registration = &server.registration;
             after.as_ref().is_none_or(|after| registration.id > *after)
                 && query.group.as_deref().is_none_or(|group| registration.group.as_str() == group)
-                && may_see(caller, registration)
+                && caller.scopes().include(registration.protocol_id, &registration.group)
         };
         let servers = service.registry.servers().await?;
         let mut found: Vec<_> = servers.iter().filter(is_listed).take(PAGE + 1).map(ServerFacts::from).collect();

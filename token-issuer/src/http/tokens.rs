@@ -60,9 +60,7 @@ pub(super) async fn create_token(
         let body = body.complete()?;
         expect_json(&parts.headers)?;
         expect_no_coding(&parts.headers)?;
-        let (minted, servers) = read_and_mint(service, &authorized, &body).await?;
-        service.observer.on_minted(&minted, request_id, authorized.caller.id());
-        Ok::<_, ApiError>(token_body(&minted, servers.as_deref()))
+        read_and_mint(service, &authorized, &body, request_id).await
     };
     let response = match created.await {
         Ok(body) => {
@@ -76,27 +74,34 @@ pub(super) async fn create_token(
     Answer { response, caller: Some(authorized.caller) }
 }
 
-/// Checks the request of a valid key, reserves slots if it is for a group, and mints its token.
+/// Checks the request of a valid key, reserves slots if it is for a group, and mints its token. Returns the body of the
+/// response.
 async fn read_and_mint(
     service: &TokenService,
     authorized: &Authorized,
     body: &[u8],
-) -> Result<(Minted, Option<Vec<ReservedServer>>), ApiError> {
+    request_id: &RequestId,
+) -> Result<String, ApiError> {
     let body = request::read(body)?;
     check_scopes(&authorized.caller, &body)?;
     let issuer = find_game(authorized, &body)?;
     let client_id = find_client_id(service, &body).await?;
     let (request, group) = body.with_client_id(client_id);
+    let mint = |servers: Option<&[ReservedServer]>| {
+        let minted = mint(issuer, &request, servers)?;
+        service.observer.on_minted(&minted, request_id, authorized.caller.id());
+        Ok(token_body(&minted, servers))
+    };
     let Some(group) = group else {
         service.count_token(request.client_id).map_err(ApiError::too_many_tokens)?;
-        return Ok((mint(issuer, &request, None)?, None));
+        return mint(None);
     };
     // A request that cannot be minted must not reserve a slot.
     let (lifetime_seconds, _) = issuer.check(&request)?;
     service.count_token(request.client_id).map_err(ApiError::too_many_tokens)?;
     let slots = slot_request(issuer, &request, group, lifetime_seconds);
     let servers = service.registry.reserve(slots).await?;
-    Ok((mint(issuer, &request, Some(&servers))?, Some(servers)))
+    mint(Some(&servers))
 }
 
 /// Refuses a game or servers that the key may not use.

@@ -1,16 +1,24 @@
 //! The order in which new connections are served: those with a valid API key at once, the others one after the other.
 //!
 //! ```text
-//!  valid key ──────────────────────────────────────────────────────▶ served
-//!  stranger ─▶ turn of its address ─▶ turn of all, one each 0.5 ms ─▶ served
+//!  valid key ──────────────────────────────────────────────────────▶ served, a step at a time
+//!  stranger ─▶ turn of its address ─▶ turn of all, one each 0.5 ms ─▶ served, a step at a time
 //! ```
 //!
 //! Serving a request takes ten times as long as accepting its connection. Where hundreds of strangers connect together,
 //! the requests of backends would wait for all of theirs. The interval also slows a stranger that opens a connection
 //! again as soon as it was closed. At most one connection of each address waits for the turn of all, so that a health
 //! check waits for one turn of each other address.
+//!
+//! A connection takes a step when its client has sent or closed. Where hundreds connect or close together, requests on
+//! kept-alive connections would wait for the steps of all of them. So until a connection has authenticated, the runtime
+//! looks for requests before each of its steps.
 
 use core::array;
+use core::future::poll_fn;
+use core::pin::pin;
+use core::task::Poll;
+use std::future::Future;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,6 +44,15 @@ const SOURCES: usize = 256;
 pub(super) struct Turns {
     service: TokenService,
     strangers: Arc<StrangerQueue>,
+    steps: Arc<Steps>,
+}
+
+/// The steps of new connections. A mutex is locked during a step, and before it while the runtime looks for requests.
+#[derive(Default)]
+struct Steps {
+    strangers: Mutex<()>,
+    /// Those with a valid key at the beginning of their request, and those with TLS after their handshake.
+    others: Mutex<()>,
 }
 
 struct StrangerQueue {
@@ -73,7 +90,7 @@ impl Turns {
             sources: array::from_fn(|_| Arc::default()),
             hasher: RandomState::new(),
         };
-        Self { service, strangers: Arc::new(strangers) }
+        Self { service, strangers: Arc::new(strangers), steps: Arc::default() }
     }
 
     /// Waits for the turn of a connection with these first bytes. The turn lasts until the returned value is dropped; a
@@ -95,6 +112,30 @@ impl Turns {
         // backends would wait for many turns.
         yield_now().await;
         Some(turn)
+    }
+
+    /// Runs a new connection: until it has authenticated, one step each time that the runtime has looked for requests.
+    pub(super) async fn run_new(
+        &self,
+        is_stranger: bool,
+        state: &ConnectionState,
+        connection: impl Future<Output = ()>,
+    ) {
+        let steps = if is_stranger { &self.steps.strangers } else { &self.steps.others };
+        let mut connection = pin!(connection);
+        while !state.is_authenticated() {
+            let mut step = Some(steps.lock().await);
+            yield_now().await;
+            // The first poll is the step. The second one is due to the connection's next event.
+            let has_ended = poll_fn(|cx| match step.take() {
+                Some(_step) => connection.as_mut().poll(cx).map(|()| true),
+                None => Poll::Ready(false),
+            });
+            if has_ended.await {
+                return;
+            }
+        }
+        connection.await;
     }
 
     /// Returns whether a request's beginning has a valid API key.
@@ -217,6 +258,43 @@ mod tests {
         backend.await.unwrap();
         stranger.await.unwrap();
         assert_eq!(*served.lock().unwrap(), ["backend", "stranger"]);
+    }
+
+    #[tokio::test]
+    async fn backend_waits_for_few_steps_of_connections_that_close_together() {
+        const CLOSING: usize = 40;
+        let (turns, _) = turns();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        for is_stranger in [true, false] {
+            let mut client = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (backend, _) = listener.accept().await.unwrap();
+            let close = Arc::new(tokio::sync::Barrier::new(CLOSING + 1));
+            let served = Arc::new(std::sync::Mutex::new(Vec::new()));
+            let mut tasks = tokio::task::JoinSet::new();
+            for _ in 0..CLOSING {
+                let (turns, close, served) = (turns.clone(), Arc::clone(&close), Arc::clone(&served));
+                tasks.spawn(async move {
+                    let state = ConnectionState::new(Instant::now(), Arc::default());
+                    let connection = async {
+                        close.wait().await;
+                        served.lock().unwrap().push("closed");
+                    };
+                    turns.run_new(is_stranger, &state, connection).await;
+                });
+            }
+            let backend_served = Arc::clone(&served);
+            tasks.spawn(async move {
+                backend.peek(&mut [0]).await.unwrap();
+                backend_served.lock().unwrap().push("backend");
+            });
+            // All connections wait for their next event.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            client.write_all(b"POST").unwrap();
+            close.wait().await;
+            tasks.join_all().await;
+            let position = served.lock().unwrap().iter().position(|served| *served == "backend").unwrap();
+            assert!(position <= 2, "step {position} of {CLOSING} others, strangers: {is_stranger}");
+        }
     }
 
     #[test]

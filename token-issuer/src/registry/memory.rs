@@ -7,17 +7,25 @@ use std::sync::{Mutex, PoisonError};
 use slipgate_netcode::time::UnixMillis;
 use slipgate_os::clock::wall_clock;
 
+use super::clock::RegistryClock;
 use super::name::RegistryName;
 use super::status::ServerStatus;
 use super::store::{Registry, RegistryError, RegistryFuture};
 use super::table::RegistryTable;
 use super::types::{Heartbeat, ReservedServer, SlotRequest};
+use crate::callers::Scopes;
 
 /// A registry in memory, for one issuer. A restart of the issuer loses the reservations of tokens that are in use.
-#[derive(Default)]
 pub struct MemoryRegistry {
     table: Mutex<RegistryTable>,
+    clock: RegistryClock,
     chance: Chance,
+}
+
+impl Default for MemoryRegistry {
+    fn default() -> Self {
+        Self { table: Mutex::default(), clock: RegistryClock::start_at(wall_clock()), chance: Chance::default() }
+    }
 }
 
 /// Random numbers for choices among equals. They need not be secret.
@@ -41,22 +49,35 @@ impl Chance {
 impl MemoryRegistry {
     fn with_table<T>(&self, act: impl FnOnce(&mut RegistryTable, UnixMillis) -> T) -> T {
         // Poisoning is harmless: each operation leaves a consistent table at each point where it may panic.
-        act(&mut self.table.lock().unwrap_or_else(PoisonError::into_inner), wall_clock())
+        act(&mut self.table.lock().unwrap_or_else(PoisonError::into_inner), self.clock.now())
+    }
+}
+
+#[cfg(feature = "fuzzing")]
+impl MemoryRegistry {
+    /// Forgets all servers and reservations.
+    pub(crate) fn clear(&self) {
+        self.with_table(|table, _| *table = RegistryTable::default());
     }
 }
 
 impl Registry for MemoryRegistry {
-    fn register(&self, heartbeat: Heartbeat) -> RegistryFuture<'_, ()> {
+    fn register<'a>(&'a self, heartbeat: Heartbeat, scopes: &'a Scopes) -> RegistryFuture<'a, ()> {
         let registered = self.with_table(|table, now| {
             table.forget_dead(now);
-            table.register(heartbeat, now).map(drop)
+            table.register(heartbeat, scopes, now).map(drop)
         });
         Box::pin(async move { registered })
     }
 
-    fn remove(&self, id: RegistryName) -> RegistryFuture<'_, bool> {
-        let removed = self.with_table(|table, _| table.remove(&id));
-        Box::pin(async move { Ok(removed) })
+    fn remove<'a>(
+        &'a self,
+        id: RegistryName,
+        instance: Option<RegistryName>,
+        scopes: &'a Scopes,
+    ) -> RegistryFuture<'a, bool> {
+        let removed = self.with_table(|table, now| table.remove(&id, instance.as_ref(), scopes, now));
+        Box::pin(async move { removed })
     }
 
     fn servers(&self) -> RegistryFuture<'_, Vec<ServerStatus>> {
@@ -73,7 +94,7 @@ impl Registry for MemoryRegistry {
         Box::pin(async move { reserved })
     }
 
-    fn is_available(&self) -> bool {
-        true
+    fn check(&self) -> Result<(), RegistryError> {
+        Ok(())
     }
 }

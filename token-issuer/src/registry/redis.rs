@@ -2,16 +2,21 @@
 //!
 //! ```text
 //!  {prefix}:servers   hash: id -> registration as JSON      {prefix}:seen   sorted set: id by its last heartbeat
-//!  {prefix}:free      hash: id -> free slots                {prefix}:run:…  when this run of the store was first used
+//!  {prefix}:groups    hash: id -> protocol id and group     {prefix}:free   hash: id -> free slots
 //!  {prefix}:r:{id}    sorted set: client id by the end of its reservation, in milliseconds
 //!  {prefix}:t:{id}    hash: client id -> tokens that may still admit it
 //!  {prefix}:m:{id}    sorted set: client id by the time of its newest reservation, in milliseconds
+//!  {prefix}:instances hash: id -> the run of the server that has the id
+//!  {prefix}:i:{id}    sorted set: runs that were replaced by the time of that
+//!  {prefix}:ends      sorted set: id by the end of the last reservation of each server, in milliseconds
 //!  {prefix}:started   hash: id -> when the server started, in milliseconds, if it refuses tokens from before
+//!  {prefix}:clock     hash: the registry's time, and the epoch of its data
 //! ```
 //!
-//! All times are those of the store's clock. A store that was restarted may have lost reservations. Its first use
-//! after that starts a pause of [`RECOVERY`], in which no slot is given out: each issuer writes the reservations again
-//! that it made itself, and the heartbeats register the servers again.
+//! All times are the registry's own, which follows the store's clock but none of its steps. A store that was restarted
+//! or emptied may have lost reservations. Its first use after that begins an epoch, with a pause of [`RECOVERY`] in
+//! which no slot is given out: each issuer writes the reservations again that it made itself, and the heartbeats
+//! register the servers again. A script of an issuer that has not done so yet does nothing but name the epoch.
 
 mod held;
 mod link;
@@ -22,11 +27,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ::redis::{RedisError, Script, ScriptInvocation};
+use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::{Instant, interval};
 
 use self::held::HeldReservations;
 use self::link::{StoreConnection, StoreLink};
 use self::view::{ListedServer, RegistryView};
+use super::instances::MAX_REPLACED;
 use super::memory::Chance;
 use super::name::RegistryName;
 use super::status::ServerStatus;
@@ -35,9 +42,10 @@ use super::stored;
 use super::types::{
     DEAD_AFTER, FORGOTTEN_AFTER, Heartbeat, MAX_REGISTERED_SERVERS, RESTART_MARGIN, ReservedServer, SlotRequest,
 };
+use crate::callers::Scopes;
 
-/// The pause after a restart of the store, in which issuers write their reservations again: their checks of the store
-/// are at most 0.5 s apart, and a new connection takes at most 1 s.
+/// The pause after a loss of the store's data, in which issuers write their reservations again: their checks of the
+/// store are at most 0.5 s apart, and a new connection takes at most 1 s.
 const RECOVERY: Duration = Duration::from_secs(3);
 /// The interval of the background task that checks the store and reads the servers.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
@@ -49,6 +57,12 @@ const BATCH: usize = 500;
 const MAX_CANDIDATES: usize = 16;
 /// The maximum number of scripts for one request. Each one without a result removes its candidates from the list.
 const MAX_ATTEMPTS: usize = 700;
+/// The maximum number of scripts for a change of a server that moves to other groups at the same time.
+const MAX_MOVES: usize = 4;
+/// The maximum number of epochs that may begin during one script.
+const MAX_EPOCHS: usize = 4;
+/// The code of the error with which a script names the epoch.
+const NEW_EPOCH: &str = "NEWEPOCH";
 
 /// A registry in Redis or Valkey, which several issuers share.
 pub struct RedisRegistry {
@@ -56,7 +70,13 @@ pub struct RedisRegistry {
     scripts: Scripts,
     view: Mutex<RegistryView>,
     held: Mutex<HeldReservations>,
+    /// The epoch of the store's data that has the held reservations; empty while they are written.
+    epoch: Mutex<Arc<str>>,
+    /// Held while they are written.
+    restoring: AsyncMutex<()>,
     is_available: AtomicBool,
+    /// The end of the pause after a loss of the store's data.
+    recovered: Mutex<Instant>,
     chance: Chance,
     prefix: String,
 }
@@ -83,14 +103,17 @@ impl RedisRegistry {
             scripts: Scripts::new(),
             view: Mutex::default(),
             held: Mutex::default(),
+            epoch: Mutex::new("".into()),
+            restoring: AsyncMutex::default(),
             is_available: AtomicBool::new(false),
+            recovered: Mutex::new(Instant::now()),
             chance: Chance::default(),
             prefix,
         }))
     }
 
     /// Checks the store every 0.5 s, which also reads the servers, forgets reservations that have ended, and writes the
-    /// others again after a restart. Runs until the future is dropped.
+    /// others again after a loss of the store's data. Runs until the future is dropped.
     pub async fn keep_checking(self: Arc<Self>) {
         let mut interval = interval(CHECK_INTERVAL);
         loop {
@@ -120,12 +143,18 @@ impl RedisRegistry {
     async fn run<T: ::redis::FromRedisValue>(
         &self,
         script: &Script,
-        arguments: impl FnOnce(&mut ScriptInvocation<'_>),
+        arguments: impl Fn(&mut ScriptInvocation<'_>),
     ) -> Result<T, RegistryError> {
-        let result = match self.link().await {
-            Ok(link) => self.run_on(link, script, arguments).await,
-            Err(error) => Err(error),
-        };
+        self.run_with_epoch(script, arguments).await.map(|(value, _)| value)
+    }
+
+    /// Does the same, and also returns the epoch in which the script ran.
+    async fn run_with_epoch<T: ::redis::FromRedisValue>(
+        &self,
+        script: &Script,
+        arguments: impl Fn(&mut ScriptInvocation<'_>),
+    ) -> Result<(T, Arc<str>), RegistryError> {
+        let result = self.run_in_epoch(script, arguments).await;
         let was_available = self.is_available.swap(result.is_ok(), Ordering::Relaxed);
         match &result {
             Err(error) if was_available => tracing::warn!(%error, "the store of the registry does not respond"),
@@ -135,35 +164,63 @@ impl RedisRegistry {
         result.map_err(|_| RegistryError::Unavailable)
     }
 
+    /// Runs a script. In a new epoch, it writes this issuer's reservations first.
+    async fn run_in_epoch<T: ::redis::FromRedisValue>(
+        &self,
+        script: &Script,
+        arguments: impl Fn(&mut ScriptInvocation<'_>),
+    ) -> Result<(T, Arc<str>), RedisError> {
+        let mut attempts = 0;
+        loop {
+            let (link, known) = (self.link.get().await?, self.epoch());
+            let result = self.run_on(&link, &known, script, &arguments).await;
+            attempts += 1;
+            match result {
+                Err(error) if error.code() == Some(NEW_EPOCH) && attempts < MAX_EPOCHS => {
+                    self.restore(&link, &known, error.detail().unwrap_or_default()).await?;
+                }
+                result => return result.map(|value| (value, known)),
+            }
+        }
+    }
+
     async fn run_on<T: ::redis::FromRedisValue>(
         &self,
-        link: StoreConnection,
+        link: &StoreConnection,
+        epoch: &str,
         script: &Script,
         arguments: impl FnOnce(&mut ScriptInvocation<'_>),
     ) -> Result<T, RedisError> {
         let mut invocation = script.prepare_invoke();
-        invocation.key(&self.prefix).arg(&link.run_id).arg(millis(RECOVERY));
+        invocation.key(&self.prefix).arg(&link.run_id).arg(millis(RECOVERY)).arg(epoch);
         arguments(&mut invocation);
         let mut connection = link.connection.clone();
         let result = invocation.invoke_async(&mut connection).await;
-        if result.is_err() {
-            self.link.drop_link(&link).await;
+        if result.as_ref().is_err_and(|error: &RedisError| error.code() != Some(NEW_EPOCH)) {
+            self.link.drop_link(link).await;
         }
         result
     }
 
-    /// Returns the connection. A new one writes this issuer's reservations first, if it leads to another run.
-    async fn link(&self) -> Result<StoreConnection, RedisError> {
-        let (link, is_new_run) = self.link.get().await?;
-        if !is_new_run {
-            return Ok(link);
+    /// Writes this issuer's reservations into the data of a new epoch, unless another task has done it.
+    async fn restore(&self, link: &StoreConnection, known: &str, new: &str) -> Result<(), RedisError> {
+        let _alone = self.restoring.lock().await;
+        if *self.epoch() != *known {
+            return Ok(());
         }
+        // A reservation whose response arrives from now on is in no list: `try_candidates` drops it.
+        self.set_epoch("");
         let now = Instant::now();
         let held = self.held().live(now);
-        tracing::info!(reservations = held.len(), "connected to the store of the registry");
+        if known.is_empty() {
+            tracing::info!("connected to the store of the registry");
+        } else {
+            let reservations = held.len();
+            tracing::warn!(reservations, "the store of the registry was restarted, or has lost its data");
+        }
         for batch in held.chunks(BATCH) {
             let restored: Result<(), _> = self
-                .run_on(link.clone(), &self.scripts.restore, |invocation| {
+                .run_on(link, new, &self.scripts.restore, |invocation| {
                     invocation.arg(millis(RESTART_MARGIN));
                     for reservation in batch {
                         let left = millis(reservation.ends.saturating_duration_since(now));
@@ -174,8 +231,22 @@ impl RedisRegistry {
                 .await;
             restored?;
         }
-        self.link.confirm(&link).await;
-        Ok(link)
+        self.set_epoch(new);
+        Ok(())
+    }
+
+    fn epoch(&self) -> Arc<str> {
+        // Poisoning is harmless: the critical sections only copy.
+        Arc::clone(&self.epoch.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn set_epoch(&self, epoch: &str) {
+        *self.epoch.lock().unwrap_or_else(PoisonError::into_inner) = epoch.into();
+    }
+
+    /// Records how much is left of the pause after a loss of the store's data.
+    fn set_pause(&self, left: Duration) {
+        *self.recovered.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now() + left;
     }
 
     fn held(&self) -> std::sync::MutexGuard<'_, HeldReservations> {
@@ -191,7 +262,7 @@ impl RedisRegistry {
     /// Reads all servers into the view.
     async fn read_servers(&self) -> Result<Vec<ServerStatus>, RegistryError> {
         let begin = Instant::now();
-        let (now, rows): (u64, Vec<(String, u64, u32)>) =
+        let (now, pause, rows): (u64, u64, Vec<(String, u64, u32)>) =
             self.run(&self.scripts.list, |invocation| _ = invocation.arg(millis(FORGOTTEN_AFTER))).await?;
         let mut servers: Vec<ServerStatus> = rows
             .into_iter()
@@ -203,6 +274,7 @@ impl RedisRegistry {
             .collect();
         servers.sort_unstable_by(|one, other| one.registration.id.cmp(&other.registration.id));
         self.view().replace(&servers, begin);
+        self.set_pause(Duration::from_millis(pause));
         Ok(servers)
     }
 
@@ -217,7 +289,8 @@ impl RedisRegistry {
             if candidates.is_empty() {
                 // A list from before the request may lack a server with room.
                 if self.view().was_read_since(begin) {
-                    return Err(RegistryError::NoFreeSlots);
+                    // Servers that have not registered again yet may have room.
+                    return self.check().and(Err(RegistryError::NoFreeSlots));
                 }
                 self.read_servers().await?;
                 continue;
@@ -235,17 +308,18 @@ impl RedisRegistry {
         request: &SlotRequest,
         candidates: &[ListedServer],
     ) -> Result<Vec<ReservedServer>, RegistryError> {
-        let (ids, lifetime) = (candidates.iter().map(|server| server.id.as_str()), request.lifetime);
+        let lifetime = request.lifetime;
         let begin = Instant::now();
-        let (state, reserved): (String, Vec<String>) = self
-            .run(&self.scripts.reserve, |invocation| {
+        let ((pause, reserved), epoch): ((u64, Vec<String>), _) = self
+            .run_with_epoch(&self.scripts.reserve, |invocation| {
                 invocation.arg(request.client_id.0).arg(millis(lifetime)).arg(request.server_count);
                 invocation.arg(millis(DEAD_AFTER));
-                ids.for_each(|id| _ = invocation.arg(id));
+                candidates.iter().for_each(|server| _ = invocation.arg(server.id.as_str()));
             })
             .await?;
-        if state != "ok" {
-            return Err(RegistryError::Unavailable);
+        if pause > 0 {
+            self.set_pause(Duration::from_millis(pause));
+            return Err(RegistryError::Recovering(Duration::from_millis(pause)));
         }
         let is_reserved = |server: &&ListedServer| reserved.iter().any(|id| id == server.id.as_str());
         let (chosen, refused): (Vec<_>, Vec<_>) = candidates.iter().partition(is_reserved);
@@ -254,6 +328,10 @@ impl RedisRegistry {
         for server in &chosen {
             self.held().add(server.id.clone(), request.client_id, (begin, ends));
         }
+        if *self.epoch() != *epoch {
+            // The data was lost after the script, and these reservations may have been too late to be written again.
+            return Err(RegistryError::Unavailable);
+        }
         // Candidates that were not needed are not full.
         let refused = if chosen.is_empty() { refused } else { Vec::new() };
         self.view().record(request, &chosen, &refused);
@@ -261,26 +339,80 @@ impl RedisRegistry {
     }
 }
 
+impl RedisRegistry {
+    /// Runs a script that changes a server, if the scopes include the group in which it is registered. The script
+    /// changes it in the expected group only, or returns the other one. Returns the state, and what belongs to it.
+    async fn run_in_scope(
+        &self,
+        script: &Script,
+        scopes: &Scopes,
+        mut expected: String,
+        arguments: impl Fn(&mut ScriptInvocation<'_>, &str),
+    ) -> Result<(String, String), RegistryError> {
+        for _ in 0..MAX_MOVES {
+            let (state, other): (String, String) =
+                self.run(script, |invocation| arguments(invocation, &expected)).await?;
+            match state.as_str() {
+                "other group" if !is_included(scopes, &other) => return Err(RegistryError::OutOfScope),
+                "other group" => expected = other,
+                _ => return Ok((state, other)),
+            }
+        }
+        Err(RegistryError::Unavailable)
+    }
+}
+
+/// Returns the text of a name, empty without one.
+fn text(name: Option<&RegistryName>) -> &str {
+    name.map_or("", RegistryName::as_str)
+}
+
+/// Returns whether the scopes include a protocol id and group, as scripts write them.
+fn is_included(scopes: &Scopes, key: &str) -> bool {
+    let parsed = key.split_once('/').and_then(|(id, group)| Some((id.parse().ok()?, group.parse().ok()?)));
+    parsed.is_some_and(|(protocol_id, group)| scopes.include(protocol_id, &group))
+}
+
 impl Registry for RedisRegistry {
-    fn register(&self, heartbeat: Heartbeat) -> RegistryFuture<'_, ()> {
+    fn register<'a>(&'a self, heartbeat: Heartbeat, scopes: &'a Scopes) -> RegistryFuture<'a, ()> {
         Box::pin(async move {
-            let Heartbeat { registration, admitted, running } = heartbeat;
+            let Heartbeat { registration, admitted, running, instance } = heartbeat;
             let free = if registration.is_draining { 0 } else { registration.free_slots };
-            let state: String = self
-                .run(&self.scripts.register, |invocation| {
-                    invocation.arg(registration.id.as_str()).arg(stored::to_json(&registration)).arg(free);
-                    invocation.arg(MAX_REGISTERED_SERVERS).arg(millis(RESTART_MARGIN));
-                    invocation.arg(running.map_or_else(String::new, |running| millis(running).to_string()));
-                    admitted.iter().for_each(|client_id| _ = invocation.arg(client_id.0));
-                })
-                .await?;
-            admitted.iter().for_each(|client_id| self.held().remove(&registration.id, *client_id));
-            if state == "ok" { Ok(()) } else { Err(RegistryError::Full) }
+            let (json, group) =
+                (stored::to_json(&registration), format!("{}/{}", registration.protocol_id, registration.group));
+            let running = running.map_or_else(String::new, |running| millis(running).to_string());
+            let arguments = |invocation: &mut ScriptInvocation<'_>, expected: &str| {
+                invocation.arg(registration.id.as_str()).arg(expected).arg(&group).arg(&json).arg(free);
+                invocation.arg(MAX_REGISTERED_SERVERS).arg(millis(RESTART_MARGIN)).arg(&running);
+                invocation.arg(text(instance.as_ref())).arg(millis(DEAD_AFTER)).arg(MAX_REPLACED);
+                admitted.iter().for_each(|client_id| _ = invocation.arg(client_id.0));
+            };
+            let (state, other) = self.run_in_scope(&self.scripts.register, scopes, group.clone(), arguments).await?;
+            match state.as_str() {
+                "full" => return Err(RegistryError::Full),
+                "replaced" => {
+                    let other = stored::from_json(&other).map(|other| other.addresses);
+                    return Err(RegistryError::Replaced(other.unwrap_or_default()));
+                }
+                _ => admitted.iter().for_each(|client_id| self.held().remove(&registration.id, *client_id)),
+            }
+            Ok(())
         })
     }
 
-    fn remove(&self, id: RegistryName) -> RegistryFuture<'_, bool> {
-        Box::pin(async move { self.run(&self.scripts.remove, |invocation| _ = invocation.arg(id.as_str())).await })
+    fn remove<'a>(
+        &'a self,
+        id: RegistryName,
+        instance: Option<RegistryName>,
+        scopes: &'a Scopes,
+    ) -> RegistryFuture<'a, bool> {
+        Box::pin(async move {
+            let arguments = |invocation: &mut ScriptInvocation<'_>, expected: &str| {
+                invocation.arg(id.as_str()).arg(expected).arg(text(instance.as_ref()));
+            };
+            let (state, _) = self.run_in_scope(&self.scripts.remove, scopes, String::new(), arguments).await?;
+            Ok(state == "removed")
+        })
     }
 
     fn servers(&self) -> RegistryFuture<'_, Vec<ServerStatus>> {
@@ -291,8 +423,14 @@ impl Registry for RedisRegistry {
         Box::pin(async move { self.reserve_slots(&request).await })
     }
 
-    fn is_available(&self) -> bool {
-        self.is_available.load(Ordering::Relaxed)
+    fn check(&self) -> Result<(), RegistryError> {
+        let recovered = *self.recovered.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = recovered.saturating_duration_since(Instant::now());
+        match self.is_available.load(Ordering::Relaxed) {
+            false => Err(RegistryError::Unavailable),
+            true if left.is_zero() => Ok(()),
+            true => Err(RegistryError::Recovering(left)),
+        }
     }
 }
 

@@ -2,29 +2,46 @@
 
 use core::fmt;
 use core::future::Future;
+use core::net::SocketAddr;
 use core::pin::Pin;
+use core::time::Duration;
 
 use super::name::RegistryName;
 use super::status::ServerStatus;
 use super::types::{Heartbeat, ReservedServer, SlotRequest};
+use crate::callers::Scopes;
 
 /// Why a store could not do what it was asked for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum RegistryError {
     /// No server of the group is alive, admits clients, and has a free slot without a reservation.
     NoFreeSlots,
+    /// A server with this id is registered in a group or game that the scopes do not include.
+    OutOfScope,
+    /// Another server with this id has registered since, has these addresses, and is alive.
+    Replaced(Vec<SocketAddr>),
     /// The registry has [`MAX_REGISTERED_SERVERS`](super::MAX_REGISTERED_SERVERS) servers.
     Full,
     /// The store does not respond, or failed.
     Unavailable,
+    /// The store has started, or lost its data. For this time, issuers write their reservations again.
+    Recovering(Duration),
 }
 
 impl fmt::Display for RegistryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Replaced(by) => {
+                let by: Vec<_> = by.iter().map(ToString::to_string).collect();
+                return write!(f, "another server with this id has registered since: {}", by.join(", "));
+            }
             Self::NoFreeSlots => "no server of this group has a free slot",
+            Self::OutOfScope => "a server with this id is registered in a group or game that this API key may not use",
             Self::Full => "the registry has its maximum number of servers",
+            Self::Recovering(_) => {
+                "the store of the registry has started or lost its data, and issuers write their reservations again"
+            }
             Self::Unavailable => "the store of the registry does not respond",
         })
     }
@@ -37,18 +54,27 @@ pub type RegistryFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, RegistryE
 
 /// A store of registrations and reservations. The HTTP service shares one among all requests.
 pub trait Registry: Send + Sync {
-    /// Records a heartbeat, which registers the server if it is new.
+    /// Records a heartbeat, which registers the server if it is new. The caller has checked that the scopes include
+    /// its group and game.
     ///
     /// # Errors
-    /// [`RegistryError::Full`] for a new server beyond the maximum, [`RegistryError::Unavailable`] if it was not
-    /// recorded.
-    fn register(&self, heartbeat: Heartbeat) -> RegistryFuture<'_, ()>;
+    /// [`RegistryError::OutOfScope`] if the scopes do not include the group and game from which it would move,
+    /// [`RegistryError::Replaced`] if another instance has taken the id and is alive, [`RegistryError::Full`] for a new
+    /// server beyond the maximum, [`RegistryError::Unavailable`] if it was not recorded.
+    fn register<'a>(&'a self, heartbeat: Heartbeat, scopes: &'a Scopes) -> RegistryFuture<'a, ()>;
 
-    /// Removes a server. Returns whether it was registered.
+    /// Removes a server, unless another instance than the given one has its id. Its reservations stay until they end.
+    /// Returns whether it was removed.
     ///
     /// # Errors
-    /// [`RegistryError::Unavailable`] if the store does not respond.
-    fn remove(&self, id: RegistryName) -> RegistryFuture<'_, bool>;
+    /// [`RegistryError::OutOfScope`] if the scopes do not include its group and game, [`RegistryError::Unavailable`] if
+    /// the store does not respond.
+    fn remove<'a>(
+        &'a self,
+        id: RegistryName,
+        instance: Option<RegistryName>,
+        scopes: &'a Scopes,
+    ) -> RegistryFuture<'a, bool>;
 
     /// Returns all servers in the order of their ids.
     ///
@@ -60,9 +86,13 @@ pub trait Registry: Send + Sync {
     ///
     /// # Errors
     /// [`RegistryError::NoFreeSlots`] if no server has room, [`RegistryError::Unavailable`] if the store does not
-    /// respond: then no slot may be given out.
+    /// respond, [`RegistryError::Recovering`] if it may lack reservations: then no slot may be given out.
     fn reserve(&self, request: SlotRequest) -> RegistryFuture<'_, Vec<ReservedServer>>;
 
-    /// Returns whether the store responded to its last operation or check.
-    fn is_available(&self) -> bool;
+    /// Checks whether slots could be reserved at the last operation or check of the store.
+    ///
+    /// # Errors
+    /// [`RegistryError::Unavailable`] if the store did not respond, [`RegistryError::Recovering`] if it may lack
+    /// reservations.
+    fn check(&self) -> Result<(), RegistryError>;
 }

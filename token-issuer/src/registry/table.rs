@@ -1,20 +1,24 @@
 //! Registrations and reservations in memory. Time and chance are arguments.
 
-use core::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use slipgate_netcode::ids::ClientId;
 use slipgate_netcode::time::UnixMillis;
 
+use super::instances::Instances;
 use super::name::RegistryName;
 use super::placement::{RankedServer, choose};
+#[cfg(feature = "registry-file")]
+use super::reservations::Reservation;
+use super::reservations::{KeptReservations, Reservations};
 use super::status::ServerStatus;
 use super::store::RegistryError;
 use super::types::{
     DEAD_AFTER, FORGOTTEN_AFTER, Heartbeat, MAX_REGISTERED_SERVERS, RESTART_MARGIN, Registration, ReservedServer,
     SlotRequest,
 };
+use crate::callers::Scopes;
 
 /// The servers that one request may pick from.
 type GroupKey = (u64, RegistryName);
@@ -25,6 +29,7 @@ pub(super) struct RegistryTable {
     groups: BTreeMap<GroupKey, BTreeMap<RegistryName, RegisteredServer>>,
     /// The group of each server.
     group_of: BTreeMap<RegistryName, GroupKey>,
+    kept: KeptReservations,
 }
 
 /// A server and its reservations.
@@ -34,73 +39,23 @@ struct RegisteredServer {
     /// When it started, if it refuses tokens from before.
     started: Option<UnixMillis>,
     reservations: Reservations,
+    instances: Instances,
     /// A fixed random-looking number, which is mixed with each request's own.
     chance: u64,
 }
 
-/// The reservations of one server. A client has one slot on a server at a time, so its tokens share a reservation.
-#[derive(Default)]
-struct Reservations {
-    by_client: HashMap<ClientId, Reservation>,
-    /// The ends of all reservations, the earliest first. An end that is not the one of its reservation is void.
-    ends: BinaryHeap<Reverse<(u64, ClientId)>>,
-}
-
-/// A slot that is reserved for a client.
-#[derive(Clone, Copy)]
-pub(super) struct Reservation {
-    /// When it ends, in milliseconds since 1970.
-    pub(super) ends: u64,
-    /// When its newest token was requested, in milliseconds since 1970.
-    pub(super) made: u64,
-    /// The number of tokens that have not admitted the client yet.
-    pub(super) tokens: u32,
-}
-
-impl Reservations {
-    /// Removes what has ended.
-    fn expire(&mut self, now: UnixMillis) {
-        while let Some(Reverse((ends, client_id))) = self.ends.peek().copied() {
-            if ends > now.0 {
-                break;
-            }
-            self.ends.pop();
-            if self.by_client.get(&client_id).is_some_and(|reservation| reservation.ends == ends) {
-                self.by_client.remove(&client_id);
-            }
-        }
-    }
-
-    fn add(&mut self, client_id: ClientId, made: u64, ends: u64) {
-        let reservation = self.by_client.entry(client_id).or_insert(Reservation { ends, made, tokens: 0 });
-        reservation.made = reservation.made.max(made);
-        reservation.tokens = reservation.tokens.saturating_add(1);
-        if reservation.ends <= ends {
-            reservation.ends = ends;
-            self.ends.push(Reverse((ends, client_id)));
-        }
-    }
-
-    /// Ends the reservation of a client that got a slot, unless another token of it may still be used.
-    fn admit(&mut self, client_id: ClientId) {
-        let Some(reservation) = self.by_client.get_mut(&client_id) else { return };
-        reservation.tokens = reservation.tokens.saturating_sub(1);
-        if reservation.tokens == 0 {
-            self.by_client.remove(&client_id);
-        }
-    }
-
-    /// Ends the reservations that were made up to this time. Returns their clients.
-    fn end_made_up_to(&mut self, made: u64) -> Vec<ClientId> {
-        self.by_client.extract_if(|_, reservation| reservation.made <= made).map(|(client_id, _)| client_id).collect()
-    }
-
-    fn count(&self) -> u32 {
-        u32::try_from(self.by_client.len()).unwrap_or(u32::MAX)
-    }
-}
-
 impl RegisteredServer {
+    fn new(
+        registration: Registration,
+        instance: Option<&RegistryName>,
+        reservations: Reservations,
+        now: UnixMillis,
+    ) -> Self {
+        let (chance, mut instances) = (hash(&registration.id), Instances::default());
+        instances.accept(instance, false);
+        Self { registration, last_heartbeat: now, started: None, reservations, instances, chance }
+    }
+
     fn status(&mut self, now: UnixMillis) -> ServerStatus {
         self.reservations.expire(now);
         ServerStatus::new(self.registration.clone(), self.reservations.count(), age(self.last_heartbeat, now))
@@ -123,7 +78,7 @@ impl RegisteredServer {
         if self.registration.is_draining || age(self.last_heartbeat, now) >= DEAD_AFTER {
             return 0;
         }
-        let own = u32::from(self.reservations.by_client.contains_key(&client_id));
+        let own = u32::from(self.reservations.get(client_id).is_some());
         self.registration.free_slots.saturating_sub(self.reservations.count() - own)
     }
 }
@@ -140,23 +95,34 @@ impl RegistryTable {
     /// Records a heartbeat. Returns the clients whose reservations may have ended or changed by it.
     ///
     /// # Errors
-    /// [`RegistryError::Full`] if it is a new server beyond the maximum.
-    pub(super) fn register(&mut self, heartbeat: Heartbeat, now: UnixMillis) -> Result<Vec<ClientId>, RegistryError> {
-        let Heartbeat { registration, admitted, running } = heartbeat;
+    /// [`RegistryError::OutOfScope`] if the scopes do not include the group and game from which it would move,
+    /// [`RegistryError::Replaced`] if another instance has taken the id and is alive, [`RegistryError::Full`] if it is
+    /// a new server beyond the maximum.
+    pub(super) fn register(
+        &mut self,
+        heartbeat: Heartbeat,
+        scopes: &Scopes,
+        now: UnixMillis,
+    ) -> Result<Vec<ClientId>, RegistryError> {
+        let Heartbeat { registration, admitted, running, instance } = heartbeat;
         let key = (registration.protocol_id, registration.group.clone());
         let id = registration.id.clone();
+        self.check_scopes(&id, scopes)?;
+        if let Some(entry) = self.find(&id)
+            && !entry.instances.accept(instance.as_ref(), age(entry.last_heartbeat, now) < DEAD_AFTER)
+        {
+            return Err(RegistryError::Replaced(entry.registration.addresses.clone()));
+        }
         let old = match self.group_of.get(&id) {
             // Its reservations stay when it moves to another group.
             Some(old_key) if *old_key != key => self.take(&id),
-            Some(_) => None,
             None if self.group_of.len() >= MAX_REGISTERED_SERVERS => return Err(RegistryError::Full),
-            None => None,
+            _ => None,
         };
         self.group_of.insert(id.clone(), key.clone());
-        let chance = hash(&id);
-        let entry = self.groups.entry(key).or_default().entry(id).or_insert_with(|| {
-            let (started, reservations) = old.map(|entry| (entry.started, entry.reservations)).unwrap_or_default();
-            RegisteredServer { registration: registration.clone(), last_heartbeat: now, started, reservations, chance }
+        let kept = &mut self.kept;
+        let entry = self.groups.entry(key).or_default().entry(id).or_insert_with_key(|id| {
+            old.unwrap_or_else(|| RegisteredServer::new(registration.clone(), instance.as_ref(), kept.take(id), now))
         });
         entry.registration = registration;
         entry.last_heartbeat = now;
@@ -166,9 +132,38 @@ impl RegistryTable {
         Ok(changed)
     }
 
-    /// Removes a server. Returns whether it was registered.
-    pub(super) fn remove(&mut self, id: &RegistryName) -> bool {
-        self.take(id).is_some()
+    /// Removes a server, but not its reservations: a restarted one may accept their tokens. Returns whether it was
+    /// removed: another instance than the given one may have its id.
+    ///
+    /// # Errors
+    /// [`RegistryError::OutOfScope`] if the scopes do not include its group and game.
+    pub(super) fn remove(
+        &mut self,
+        id: &RegistryName,
+        instance: Option<&RegistryName>,
+        scopes: &Scopes,
+        now: UnixMillis,
+    ) -> Result<bool, RegistryError> {
+        self.check_scopes(id, scopes)?;
+        let may_remove = self.find(id).is_some_and(|entry| entry.instances.may_remove(instance));
+        Ok(may_remove && self.keep_reservations(id, now))
+    }
+
+    /// Checks the group and game in which a server is registered, if it is.
+    fn check_scopes(&self, id: &RegistryName, scopes: &Scopes) -> Result<(), RegistryError> {
+        let is_included = |(protocol_id, group): &GroupKey| scopes.include(*protocol_id, group);
+        if self.group_of.get(id).is_none_or(is_included) { Ok(()) } else { Err(RegistryError::OutOfScope) }
+    }
+
+    /// Removes a server, and keeps its reservations until they end. Returns whether it was registered.
+    fn keep_reservations(&mut self, id: &RegistryName, now: UnixMillis) -> bool {
+        let Some(entry) = self.take(id) else { return false };
+        self.kept.keep(id.clone(), entry.reservations, now);
+        true
+    }
+
+    fn find(&mut self, id: &RegistryName) -> Option<&mut RegisteredServer> {
+        self.groups.get_mut(self.group_of.get(id)?)?.get_mut(id)
     }
 
     fn take(&mut self, id: &RegistryName) -> Option<RegisteredServer> {
@@ -181,12 +176,13 @@ impl RegistryTable {
         entry
     }
 
-    /// Removes the servers that have been dead for long.
+    /// Removes the servers that have been dead for long, and the reservations of removed ones that have ended.
     pub(super) fn forget_dead(&mut self, now: UnixMillis) {
         let is_gone = |entry: &RegisteredServer| age(entry.last_heartbeat, now) >= FORGOTTEN_AFTER;
         let all = self.groups.values().flatten();
         let gone: Vec<_> = all.filter(|(_, entry)| is_gone(entry)).map(|(id, _)| id.clone()).collect();
-        gone.iter().for_each(|id| _ = self.take(id));
+        gone.iter().for_each(|id| _ = self.keep_reservations(id, now));
+        self.kept.expire(now);
     }
 
     /// Returns all servers in the order of their ids.
@@ -235,15 +231,15 @@ impl RegistryTable {
     /// Returns the reservation of a client on a server.
     pub(super) fn reservation(&self, id: &RegistryName, client_id: ClientId) -> Option<Reservation> {
         let group = self.groups.get(self.group_of.get(id)?)?;
-        group.get(id)?.reservations.by_client.get(&client_id).copied()
+        group.get(id)?.reservations.get(client_id)
     }
 
-    /// Adds a reservation of an earlier run, unless the server is not registered.
-    pub(super) fn restore(&mut self, id: &RegistryName, client_id: ClientId, reservation: Reservation) {
-        let group = self.group_of.get(id).and_then(|key| self.groups.get_mut(key));
-        let Some(server) = group.and_then(|group| group.get_mut(id)) else { return };
-        server.reservations.ends.push(Reverse((reservation.ends, client_id)));
-        server.reservations.by_client.insert(client_id, reservation);
+    /// Adds the reservations of an earlier run. Those of a server that is not registered are kept until they end.
+    pub(super) fn restore(&mut self, id: RegistryName, reservations: Reservations, now: UnixMillis) {
+        match self.find(&id) {
+            Some(server) => server.reservations = reservations,
+            None => self.kept.keep(id, reservations, now),
+        }
     }
 }
 

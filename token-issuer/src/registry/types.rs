@@ -67,6 +67,8 @@ pub struct Heartbeat {
     /// How long the server has been running, if it refuses tokens from before its start. The first heartbeat of a
     /// restarted server then ends the reservations of those tokens. `None` keeps them until they end.
     pub running: Option<Duration>,
+    /// Distinguishes this run of the server from another server with its id, and from its own restart.
+    pub instance: Option<RegistryName>,
 }
 
 /// A request for slots on servers of a group.

@@ -47,6 +47,37 @@ fn incomplete_head_is_cut_off() {
 }
 
 #[test]
+fn connections_without_a_complete_request_are_counted() {
+    let service = Service::start_with(short_limits(), &SERVERS);
+    assert!(service.raw(b"no HTTP at all\r\n\r\n").starts_with("HTTP/1.1 400 "));
+    let long = format!("GET / HTTP/1.1\r\nHost: x\r\nX-Long: {}\r\n\r\n", "x".repeat(17 * 1024));
+    assert!(service.raw(long.as_bytes()).starts_with("HTTP/1.1 431 "));
+    assert_eq!(service.raw(b"GET / HTTP/1.1\r\nHost: "), "");
+    assert_eq!(service.raw(b""), "");
+    // A backend's connection may wait for its next request, and a client may leave.
+    let mut idle = service.connect();
+    idle.write_all(&service.raw_token_request()).unwrap();
+    assert!(read_to_close(&mut idle).starts_with("HTTP/1.1 201 "));
+    drop(service.connect());
+    let start = Instant::now();
+    loop {
+        let mut response =
+            agent().get(service.url("/metrics")).header("Authorization", service.bearer()).call().unwrap();
+        let text = response.body_mut().read_to_string().unwrap();
+        let count = |outcome: &str| {
+            let row = format!("slipgate_issuer_requests_total{{outcome=\"{outcome}\",key=\"\"}} ");
+            text.lines().find_map(|line| line.strip_prefix(&row)?.parse::<u32>().ok()).unwrap_or(0)
+        };
+        let counts = ["malformed_head", "head_too_large", "head_timeout"].map(count);
+        if counts == [1, 1, 2] {
+            break;
+        }
+        assert!(counts[2] <= 2 && start.elapsed() < MAX_WAIT, "{counts:?}");
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
 fn slowly_sent_head_is_cut_off() {
     let service = Service::start_with(short_limits(), &SERVERS);
     let mut stream = service.connect();

@@ -1,6 +1,9 @@
 //! Health, readiness, metrics and the page of the API.
 
-use crate::common::{Service, agent};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use crate::common::{PROTOCOL_ID, Service, agent};
 
 /// Returns the status, the media type and the text of a response.
 fn get(service: &Service, path: &str, bearer: Option<&str>) -> (u16, String, String) {
@@ -41,6 +44,22 @@ fn metrics_count_requests_by_outcome_and_key() {
         assert!(text.lines().any(|one| one == line), "{line} is missing:\n{text}");
     }
     assert!(text.ends_with("# EOF\n") && !text.contains("sgk_"), "{text}");
+}
+
+#[test]
+fn each_metric_is_in_the_table_of_the_api() {
+    let service = Service::start();
+    assert_eq!(service.request_token(r#"{"client_id": 1}"#).status, 201);
+    let text = get(&service, "/metrics", Some(&service.bearer())).2;
+    let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    let families: BTreeSet<_> = types.map(|line| line.split(' ').next().unwrap().to_owned()).collect();
+    let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../specs/http-api.md")).unwrap();
+    let rows = page.lines().filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+    let rows = rows.filter(|name| name.starts_with("slipgate_issuer_"));
+    let documented: BTreeSet<_> = rows.map(|name| name.trim_end_matches("_total").to_owned()).collect();
+    assert_eq!(documented, families);
+    let key = format!("slipgate_issuer_sealing_key{{protocol_id=\"{PROTOCOL_ID}\",fingerprint=\"");
+    assert_eq!(text.lines().filter(|line| line.starts_with(&key) && line.ends_with("\"} 1")).count(), 1, "{text}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! New keys for a running service.
 
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
@@ -8,7 +9,7 @@ use rand::rngs::StdRng;
 use slipgate_netcode::crypto::key::Key;
 use slipgate_netcode::token::redeem::redeem;
 use slipgate_token_issuer::api_key::ApiKey;
-use slipgate_token_issuer::callers::ApiKeys;
+use slipgate_token_issuer::callers::{ApiKeys, Caller, Scopes};
 use slipgate_token_issuer::{Issuer, Limits};
 
 use crate::common::{PRIVATE_KEY, PROTOCOL_ID, SERVERS, Service, TestResponse, agent};
@@ -57,4 +58,27 @@ fn new_keys_take_effect_without_a_refused_request() {
     let request = agent().post(service.url("/v1/tokens")).header("Authorization", bearer);
     let response = TestResponse::from(request.content_type("application/json").send(r#"{"client_id": 1}"#).unwrap());
     assert!(redeem(&response.token().request(), PROTOCOL_ID, &Key::from(NEW_KEY).into()).is_ok());
+}
+
+#[test]
+fn reload_gives_a_key_no_further_requests_at_once() {
+    let service = Service::start();
+    let mut entropy = StdRng::from_seed([9; 32]);
+    let key = ApiKey::random(&mut entropy);
+    let digest = key.digest(&mut entropy);
+    let reload = |requests_per_minute| {
+        let limit = NonZeroU32::new(requests_per_minute);
+        let lobby = Caller::new(&"lobby".parse().unwrap(), vec![digest.clone()], Scopes::default(), limit).unwrap();
+        service.handle.replace(issuer(NEW_KEY), ApiKeys::with_named(Vec::new(), vec![lobby]).unwrap());
+    };
+    let status = || {
+        let request = agent().get(service.url("/v1/servers"));
+        request.header("Authorization", format!("Bearer lobby.{}", key.expose())).call().unwrap().status().as_u16()
+    };
+    reload(2);
+    assert_eq!([status(), status(), status()], [200, 200, 429]);
+    reload(2);
+    assert_eq!(status(), 429, "its requests of this minute are used");
+    reload(3);
+    assert_eq!(status(), 200, "a new limit");
 }

@@ -3,11 +3,17 @@
 use std::io::{BufRead, BufReader, Write};
 use std::time::{Duration, Instant};
 
+use rand::SeedableRng;
+use rand::rngs::StdRng;
 use serde_json::{Value, json};
+use slipgate_netcode::crypto::key::Key;
+use slipgate_token_issuer::api_key::ApiKey;
+use slipgate_token_issuer::callers::{ApiKeys, Caller, Permission, Scopes};
 use slipgate_token_issuer::http::HttpLimits;
+use slipgate_token_issuer::{Issuer, Limits};
 use ureq::http::Request;
 
-use crate::common::{PROTOCOL_ID, SERVERS, Service, TestResponse, agent};
+use crate::common::{MAX_WAIT, PRIVATE_KEY, PROTOCOL_ID, SERVERS, Service, TestResponse, agent};
 
 /// Returns a heartbeat of a server with this number of free slots.
 fn heartbeat(slots: u32, free_slots: u32) -> Value {
@@ -137,6 +143,59 @@ fn server_needs_a_known_game_and_an_allowed_address() {
 }
 
 #[test]
+fn replaced_server_is_refused_and_removes_no_other() {
+    let service = Service::start();
+    let of = |instance: &str| {
+        let mut heartbeat = heartbeat(64, 64);
+        heartbeat["instance"] = json!(instance);
+        heartbeat
+    };
+    for instance in ["one", "two"] {
+        assert_eq!(service.put("a", &of(instance)).status, 200, "{instance}");
+    }
+    let replaced = service.put("a", &of("one"));
+    replaced.assert_refused(409, "server_replaced", Some("id"));
+    let message = replaced.json["error"]["message"].as_str().unwrap();
+    assert!(message.contains("192.0.2.1:40000"), "{message}");
+    let remove = |query: &str| service.send("DELETE", &format!("/v1/servers/a{query}"), "");
+    assert_eq!(remove("?instance=one").json, json!({"removed": false}));
+    for wrong in ["?instance=a/b", "?instance=", "?x=1", "?instance=two&instance=two"] {
+        remove(wrong).assert_refused(400, "invalid_field", Some("instance"));
+    }
+    assert_eq!(remove("?instance=two").json, json!({"removed": true}));
+    assert_eq!(service.put("a", &of("one")).status, 200);
+}
+
+#[test]
+fn key_of_one_group_takes_no_server_of_another() {
+    let service = Service::start();
+    let mut entropy = StdRng::from_seed([7; 32]);
+    let (all, named) = (service.api_key.digest(&mut entropy), ApiKey::random(&mut entropy));
+    let groups = Some(vec!["casual".parse().unwrap()]);
+    let scopes = Scopes { permissions: vec![Permission::Register], groups, ..Scopes::default() };
+    let caller = Caller::new(&"casual".parse().unwrap(), vec![named.digest(&mut entropy)], scopes, None).unwrap();
+    let servers = SERVERS.map(|server| server.parse().unwrap());
+    let issuer = Issuer::new(PROTOCOL_ID, Key::from(PRIVATE_KEY).into(), &servers, Limits::default()).unwrap();
+    service.handle.replace(issuer, ApiKeys::with_named(vec![all], vec![caller]).unwrap());
+    let send = |method: &str, body: &Value| {
+        let bearer = format!("Bearer casual.{}", named.expose());
+        let request = Request::builder().method(method).uri(service.url("/v1/servers/a"));
+        let request = request.header("Authorization", bearer).header("Content-Type", "application/json");
+        TestResponse::from(agent().run(request.body(body.to_string()).unwrap()).unwrap())
+    };
+    assert_eq!(service.put("a", &heartbeat(64, 64)).status, 200);
+    let mut moved = heartbeat(64, 64);
+    send("PUT", &moved).assert_refused(403, "forbidden", Some("group"));
+    moved["group"] = json!("casual");
+    send("PUT", &moved).assert_refused(403, "forbidden", Some("id"));
+    send("DELETE", &Value::Null).assert_refused(403, "forbidden", Some("id"));
+    assert_eq!(service.get("/v1/servers").json["servers"][0]["group"], "ranked");
+    assert_eq!(service.send("DELETE", "/v1/servers/a", "").status, 200);
+    assert_eq!(send("PUT", &moved).status, 200);
+    assert_eq!(send("DELETE", &Value::Null).json, json!({"removed": true}));
+}
+
+#[test]
 fn changes_arrive_as_server_sent_events() {
     let service = Service::start();
     service.put("a", &heartbeat(64, 64));
@@ -176,6 +235,21 @@ fn event_stream_outlasts_the_header_timeout() {
     while begin.elapsed() < Duration::from_secs(2) {
         lines.find(|line| line == ":").expect("the stream ended");
     }
+}
+
+#[test]
+fn event_stream_ends_when_the_service_stops() {
+    let limits = HttpLimits { shutdown_timeout: 2 * MAX_WAIT, ..HttpLimits::default() };
+    let service = Service::start_with(limits, &SERVERS);
+    let mut stream = service.connect();
+    let bearer = service.bearer();
+    write!(stream, "GET /v1/server-events HTTP/1.1\r\nHost: x\r\nAuthorization: {bearer}\r\n\r\n").unwrap();
+    let mut lines = BufReader::new(stream).lines().map(Result::unwrap);
+    lines.find(|line| line == ":").unwrap();
+    let stopped = Instant::now();
+    drop(service);
+    assert!(stopped.elapsed() < MAX_WAIT, "it waited for the stream, which lasts for a minute");
+    assert!(lines.any(|line| line == "0"), "the last chunk ends the stream");
 }
 
 #[test]

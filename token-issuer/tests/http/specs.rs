@@ -123,8 +123,12 @@ fn openapi_has_the_error_codes_under_their_status() {
     let codes = strings(&error["properties"]["code"]["enum"]);
     assert_eq!(codes, ErrorCode::ALL.map(ErrorCode::name), "in this order");
 
-    let responses = &document["paths"]["/v1/tokens"]["post"]["responses"];
+    let paths = &document["paths"];
     for code in ErrorCode::ALL {
+        let responses = match code {
+            ErrorCode::ServerReplaced => &paths["/v1/servers/{id}"]["put"]["responses"],
+            _ => &paths["/v1/tokens"]["post"]["responses"],
+        };
         let status = match code {
             // Applies to every undocumented path.
             ErrorCode::NotFound => "default".to_owned(),

@@ -38,6 +38,14 @@ pub(crate) struct Flags {
     #[arg(long = "server", value_name = "IP:PORT", conflicts_with = "token")]
     pub(crate) servers: Vec<SocketAddr>,
 
+    /// Request the token for this group of servers that register with the issuer
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["token", "servers"])]
+    pub(crate) group: Option<String>,
+
+    /// Preferred region of the group; may be repeated, the best one first
+    #[arg(long = "region", value_name = "NAME", requires = "group")]
+    pub(crate) regions: Vec<String>,
+
     /// File with the issuer's API key
     #[arg(long, value_name = "FILE", conflicts_with = "token")]
     pub(crate) api_key_file: Option<PathBuf>,

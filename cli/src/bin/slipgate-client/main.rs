@@ -153,7 +153,8 @@ fn token(flags: &Flags, source: TokenSource) -> Result<ConnectToken, String> {
         TokenSource::Issuer { url, client_id } => {
             let key = api_key(flags.api_key_file.as_deref())?;
             let servers = (!flags.servers.is_empty()).then(|| flags.servers.clone());
-            let request = FetchRequest { client_id, servers, ..FetchRequest::default() };
+            let (group, regions) = (flags.group.clone(), flags.regions.clone());
+            let request = FetchRequest { client_id, servers, group, regions, ..FetchRequest::default() };
             fetch::fetch(&url, &key, &request).map_err(|error| error.to_string())
         }
     }

@@ -13,6 +13,7 @@
 mod app;
 mod config_file;
 mod flags;
+mod key_reloads;
 mod serve;
 mod settings;
 mod sharded;
@@ -20,12 +21,14 @@ mod start;
 mod steering;
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::{CommandFactory, FromArgMatches};
 use slipgate_cli::signals::Signals;
 use slipgate_cli::{Failure, core_dumps, descriptors, log};
 
 use crate::flags::Flags;
+use crate::key_reloads::KeyReloads;
 use crate::serve::Service;
 use crate::settings::Settings;
 use crate::sharded::Supervision;
@@ -55,13 +58,13 @@ fn run() -> Result<(), Failure> {
     let of_fleet = if settings.fleet.has_driver() { DESCRIPTORS_OF_FLEET } else { 0 };
     let of_shards = usize::from(settings.shards) * DESCRIPTORS_PER_SHARD;
     descriptors::require(DESCRIPTORS + of_admin + of_fleet + of_shards)?;
-    // Must precede the first log line: a supervisor that sees the line may send a signal at once.
-    let signals =
-        Signals::listen().map_err(|error| Failure::run_time(format!("cannot register signal handlers: {error}")))?;
+    let signals = Signals::listen_for_reload().map_err(|error| start::not_registered(&error))?;
     if let Some(path) = settings.keys.file() {
         let watched = signals.reload_on_change(path);
         watched.map_err(|error| Failure::run_time(format!("the key file cannot be watched: {error}")))?;
     }
+    let (signals, source) = (Arc::new(signals), settings.keys.clone());
+    let keys = KeyReloads::start(source, Arc::clone(&signals))?;
     // Dropped last: the error of a failed start is written after the log's lines.
     let _flush = log::start(settings.log)?;
     core_dumps::log(core_dumps);
@@ -72,16 +75,17 @@ fn run() -> Result<(), Failure> {
     if let Some(admin) = &admin {
         start::count_redirects(admin, &fleet);
     }
-    let (mut servers, clock) = start::start(&settings)?;
+    let (mut servers, clock) = start::start(&settings, admin.as_ref(), &signals)?;
     start::report_ready(&fleet, &servers, &settings)?;
+    let supervision = Supervision { admin, fleet };
     match servers.pop() {
         Some(server) if servers.is_empty() => {
-            Service::new(server, clock, settings, admin, fleet).run(&signals);
+            Service::new(server, clock, &settings, keys, supervision).run(&signals);
             Ok(())
         }
         last => {
             let servers = servers.into_iter().chain(last).collect();
-            sharded::serve(servers, clock, &settings, &signals, &Supervision { admin, fleet })
+            sharded::serve(servers, clock, &settings, (&signals, &keys), &supervision)
         }
     }
 }

@@ -3,16 +3,16 @@
 use std::time::Duration;
 
 use slipgate_admin::{Admin, AdminPublisher};
-use slipgate_cli::keys::KeySource;
 use slipgate_cli::signals::Signals;
 use slipgate_fleet::{Fleet, FleetReporter, LifeState};
 use slipgate_netcode::time::Instant;
-use slipgate_server::keys::KeyRing;
 use slipgate_server::{Clock, Inbox, Pace, Server};
-use tracing::{info, warn};
+use tracing::info;
 
 use crate::app::App;
+use crate::key_reloads::KeyReloads;
 use crate::settings::Settings;
+use crate::sharded::Supervision;
 
 /// A server with its application and its tick rate.
 pub(crate) struct Service {
@@ -22,7 +22,7 @@ pub(crate) struct Service {
     clock: Clock,
     pace: Pace,
     drain: Duration,
-    keys: KeySource,
+    keys: KeyReloads,
     admin: Option<(Admin, AdminPublisher)>,
     fleet: Fleet,
     reporter: FleetReporter,
@@ -31,17 +31,28 @@ pub(crate) struct Service {
 /// Whether the server accepts new clients or waits for the last ones to leave.
 enum ServiceState {
     Serving,
-    Draining { until: Instant },
+    Draining {
+        until: Instant,
+        /// Whether a stop signal arrived. If an operator or an orchestrator began the drain, one may follow.
+        is_signalled: bool,
+    },
 }
 
 impl Service {
-    pub(crate) fn new(server: Server, clock: Clock, settings: Settings, admin: Option<Admin>, fleet: Fleet) -> Self {
+    pub(crate) fn new(
+        server: Server,
+        clock: Clock,
+        settings: &Settings,
+        keys: KeyReloads,
+        supervision: Supervision,
+    ) -> Self {
+        let Supervision { admin, fleet } = supervision;
         Self {
             app: App::new(settings.app, server.config().slots),
             inbox: Inbox::default(),
             pace: Pace::new(clock, Duration::from_secs(1) / settings.tick),
             drain: settings.drain,
-            keys: settings.keys,
+            keys,
             admin: admin.map(|admin| {
                 let publisher = admin.publisher(server.config(), clock);
                 (admin, publisher)
@@ -53,21 +64,24 @@ impl Service {
         }
     }
 
-    /// Serves until a stop signal arrives, then until all clients left, the drain time is over, or a second signal.
+    /// Serves until a stop signal or an operator begins a drain, then until all clients left, the drain time is over,
+    /// or a second signal arrives.
     pub(crate) fn run(mut self, signals: &Signals) {
         let mut state = ServiceState::Serving;
         loop {
-            if signals.take_reload() {
-                self.reload_keys();
-            }
+            self.keys.poll(signals, |keys| {
+                self.admin.iter().for_each(|(admin, _)| admin.show_keys(&keys));
+                self.server.set_keys(keys);
+            });
             state = match (state, signals.take_stop()) {
-                (ServiceState::Serving, false) if self.drains_by_operator() => self.begin_drain(),
+                (ServiceState::Serving, false) if self.drains_by_operator() => self.begin_drain(false),
                 (state, false) => state,
-                (ServiceState::Serving, true) => self.begin_drain(),
-                (ServiceState::Draining { .. }, true) => break,
+                (ServiceState::Serving, true) => self.begin_drain(true),
+                (ServiceState::Draining { is_signalled: true, .. }, true) => break,
+                (ServiceState::Draining { until, .. }, true) => ServiceState::Draining { until, is_signalled: true },
             };
             self.turn();
-            if let ServiceState::Draining { until } = state
+            if let ServiceState::Draining { until, .. } = state
                 && (self.server.connected_count() == 0 || self.clock.monotonic() >= until)
             {
                 break;
@@ -97,13 +111,7 @@ impl Service {
         self.fleet.life_cycle().is_draining() || self.admin.as_ref().is_some_and(|(admin, _)| admin.is_draining())
     }
 
-    fn reload_keys(&mut self) {
-        if let Some(keys) = read_keys_again(&self.keys) {
-            self.server.set_keys(keys);
-        }
-    }
-
-    fn begin_drain(&mut self) -> ServiceState {
+    fn begin_drain(&mut self, is_signalled: bool) -> ServiceState {
         let connected = self.server.connected_count();
         info!(connected, drain = ?self.drain, "stopping: denying new clients, waiting for the others to leave");
         self.server.accept_new_clients(false);
@@ -111,7 +119,7 @@ impl Service {
         if let Some((admin, _)) = &self.admin {
             admin.set_draining();
         }
-        ServiceState::Draining { until: self.clock.monotonic().after(self.drain) }
+        ServiceState::Draining { until: self.clock.monotonic().after(self.drain), is_signalled }
     }
 
     fn stop(mut self, signals: &Signals) {
@@ -127,23 +135,5 @@ impl Service {
         drop(self.server);
         self.fleet.end();
         info!("stopped");
-    }
-}
-
-/// Reads the key file again. Returns `None`, with a warning in the log, if there is no file or it is invalid.
-pub(crate) fn read_keys_again(keys: &KeySource) -> Option<KeyRing> {
-    let Some(path) = keys.file() else {
-        warn!("SIGHUP: the keys come from the environment, which cannot be read again; keeping the current keys");
-        return None;
-    };
-    match keys.read() {
-        Ok(keys) => {
-            info!(path = %path.display(), keys = keys.len(), "the key file was read again");
-            Some(keys)
-        }
-        Err(error) => {
-            warn!(%error, "the key file is invalid; keeping the current keys");
-            None
-        }
     }
 }

@@ -24,7 +24,7 @@ use crate::flags::Flags;
 const DEFAULT_BIND: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 40000);
 const DEFAULT_SLOTS: u32 = 64;
 const DEFAULT_TICK: u32 = 60;
-/// Shorter than the 10 s or more that process managers wait before they kill.
+/// Shorter than the 10 s or more that process managers wait before they kill, unless a report of the end hangs.
 const DEFAULT_DRAIN: Duration = Duration::from_secs(5);
 
 /// Keep-alives are due ten times a second, so a slower tick would delay them.

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use slipgate_admin::{Admin, AdminPublisher};
 use slipgate_cli::Failure;
-use slipgate_cli::keys::KeySource;
 use slipgate_cli::signals::Signals;
 use slipgate_fleet::{Fleet, FleetReporter, LifeState};
 use slipgate_netcode::time::Instant;
@@ -20,7 +19,7 @@ use slipgate_server::{ClientHandle, Clock, Event, Inbox, Server, ServerConfig};
 use tracing::{error, info};
 
 use crate::app::{App, AppKind};
-use crate::serve::read_keys_again;
+use crate::key_reloads::KeyReloads;
 use crate::settings::Settings;
 
 /// The interval at which `echo` polls signals.
@@ -178,12 +177,13 @@ fn relay(server: &mut ShardedServer, clients: &mut Vec<ClientHandle>, payload: &
     }
 }
 
-/// Serves until a stop signal arrives, then until all clients left, the drain time is over, or a second signal.
+/// Serves until a stop signal or an operator begins a drain, then until all clients left, the drain time is over, or a
+/// second signal arrives.
 pub(crate) fn serve(
     servers: Vec<Server>,
     clock: Clock,
     settings: &Settings,
-    signals: &Signals,
+    (signals, keys): (&Signals, &KeyReloads),
     supervision: &Supervision,
 ) -> Result<(), Failure> {
     let tick = Duration::from_secs(1) / settings.tick;
@@ -192,20 +192,24 @@ pub(crate) fn serve(
     let mut shards = RunningShards::start(servers, clock, tick, settings.app, supervision)
         .map_err(|error| Failure::run_time(format!("the shards' threads cannot be started: {error}")))?;
     let mut drains_until: Option<Instant> = None;
+    let mut is_signalled = false;
     while shards.is_running() {
-        if signals.take_reload() {
-            reload_keys(&shards, &settings.keys);
-        }
-        let drains_by_operator = drains_until.is_none() && supervision.is_draining();
-        match (drains_until, signals.take_stop() || drains_by_operator) {
-            (None, true) => {
+        keys.poll(signals, |keys| {
+            supervision.admin.iter().for_each(|admin| admin.show_keys(&keys));
+            shards.set_keys(&keys);
+        });
+        let was_signalled = is_signalled;
+        let has_signal = signals.take_stop();
+        is_signalled |= has_signal;
+        match drains_until {
+            None if has_signal || supervision.is_draining() => {
                 drains_until = Some(begin_drain(&shards, clock, settings.drain));
                 supervision.set_draining();
             }
-            (Some(_), true) => break,
-            (None, false) => {}
-            (Some(until), false) if shards.is_drained() || clock.monotonic() >= until => break,
-            (Some(_), false) => {}
+            None => {}
+            Some(_) if has_signal && was_signalled => break,
+            Some(until) if shards.is_drained() || clock.monotonic() >= until => break,
+            Some(_) => {}
         }
         shards.turn(clock);
     }
@@ -214,12 +218,6 @@ pub(crate) fn serve(
     let ended = shards.stop();
     supervision.fleet.end();
     log_totals(ended, overflow)
-}
-
-fn reload_keys(shards: &RunningShards, keys: &KeySource) {
-    if let Some(keys) = read_keys_again(keys) {
-        shards.set_keys(&keys);
-    }
 }
 
 fn begin_drain(shards: &RunningShards, clock: Clock, drain: Duration) -> Instant {

@@ -1,12 +1,14 @@
 //! Starts the server from its checked settings and logs them in one line.
 
 use std::fmt::Display;
+use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
 use slipgate_admin::{Admin, AdminError, AdminToken, RedirectTotals};
 use slipgate_cli::Failure;
+use slipgate_cli::signals::Signals;
 use slipgate_fleet::{Fleet, FleetConfig, LifeState, RedirectCounts, RegistrationConfig, agones_address};
 use slipgate_server::config::{TimeoutPolicy, TokenCutoff};
 use slipgate_server::history_file::HistoryFile;
@@ -16,9 +18,17 @@ use tracing::{info, warn};
 
 use crate::settings::{FleetSettings, Settings};
 
-/// Binds the sockets, opens the token history, and creates one server for each shard.
-pub(crate) fn start(settings: &Settings) -> Result<(Vec<Server>, Clock), Failure> {
+/// Binds the sockets, opens the token history, and creates one server for each shard. SIGTERM and SIGINT have their
+/// default action until it has done so.
+pub(crate) fn start(
+    settings: &Settings,
+    admin: Option<&Admin>,
+    signals: &Signals,
+) -> Result<(Vec<Server>, Clock), Failure> {
     let keys = settings.keys.read()?;
+    if let Some(admin) = admin {
+        admin.show_keys(&keys);
+    }
     let sockets = bind(settings)?;
     let config = advertising(settings.config.clone(), settings.fleet.agones_port, &sockets)?;
     // Checked before a history file is created.
@@ -36,6 +46,8 @@ pub(crate) fn start(settings: &Settings) -> Result<(Vec<Server>, Clock), Failure
         }
     }
     let servers = servers.into_iter().map(|server| settings.app.set_traffic(server)).collect::<Result<Vec<_>, _>>()?;
+    // Must precede the line: a supervisor that sees it may send a signal at once.
+    signals.listen_for_stop().map_err(|error| not_registered(&error))?;
     log_start(&servers, settings, remembered);
     Ok((servers, clock))
 }
@@ -131,6 +143,11 @@ fn advertising(mut config: ServerConfig, agones: Option<u16>, shards: &[Sockets]
         config.advertised = sockets.local_addresses();
     }
     Ok(config)
+}
+
+/// Returns the failure of a program that cannot handle signals.
+pub(crate) fn not_registered(error: &io::Error) -> Failure {
+    Failure::run_time(format!("cannot register signal handlers: {error}"))
 }
 
 fn open_history(settings: &Settings, now: Now) -> Result<Option<HistoryFile>, Failure> {

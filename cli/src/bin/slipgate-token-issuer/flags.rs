@@ -9,7 +9,7 @@ use slipgate_cli::core_dumps::CoreDumps;
 use slipgate_cli::log::{LogFormat, LogLevel};
 use slipgate_cli::values::ProtocolId;
 
-use crate::values::{AllowedServer, BindAddress, RegistrySetting, SocketMode};
+use crate::values::{AllowedServer, BindAddress, SocketMode};
 
 const AFTER_HELP: &str = "\
 Precedence: flag, environment variable, configuration file, default.
@@ -78,7 +78,8 @@ pub(crate) struct Flags {
 
     /// Where registered game servers are kept: `memory`, a file, or redis://HOST:PORT/DATABASE [default: memory]
     #[arg(long, value_name = "STORE", env = "SLIPGATE_ISSUER_REGISTRY", hide_env_values = true)]
-    pub(crate) registry: Option<RegistrySetting>,
+    // Kept as text: clap quotes a value that it cannot parse, and a URL may hold a password by mistake.
+    pub(crate) registry: Option<String>,
 
     /// Name of the registry in Redis; issuers with the same name share it [default: default]
     #[arg(long, value_name = "NAME", env = "SLIPGATE_ISSUER_REGISTRY_NAME", hide_env_values = true)]

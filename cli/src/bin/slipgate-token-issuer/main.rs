@@ -45,5 +45,5 @@ fn start() -> Result<(), Failure> {
     // Dropped last: the error of a failed start is written after the log's lines.
     let _flush = log::start(settings.fixed.log)?;
     core_dumps::log(core_dumps);
-    run::run(settings, &sources)
+    run::run(settings, sources)
 }

@@ -1,10 +1,13 @@
 //! Runs the service until a stop signal arrives, and reads its keys again when asked to.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use slipgate_cli::{Failure, descriptors, file_watch};
+use slipgate_cli::file_watch::FileWatch;
+use slipgate_cli::reload::ReloadCause;
+use slipgate_cli::{Failure, descriptors};
 use slipgate_netcode::time::UnixSeconds;
 use slipgate_token_issuer::http::{self, Games, TokenService};
 use slipgate_token_issuer::players::Players;
@@ -14,9 +17,9 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 use tracing::{info, warn};
 
-use crate::reload::Reloadable;
+use crate::reload::{LastReads, Reloadable};
 use crate::settings::{Settings, Sources, TlsFiles};
-use crate::signals::{AsyncSignals, Signal};
+use crate::signals::{AsyncSignals, ReloadSignal, Signal};
 use crate::values::BindAddress;
 use crate::{listen, registry};
 
@@ -30,10 +33,10 @@ const MIN_CONNECTIONS: usize = 4;
 const EVENT_INTERVAL: u32 = 16;
 
 /// Serves until SIGTERM or SIGINT, then finishes open requests. A second signal aborts them.
-pub(crate) fn run(settings: Settings, sources: &Sources) -> Result<(), Failure> {
+pub(crate) fn run(settings: Settings, sources: Sources) -> Result<(), Failure> {
     let connections = limit_by_descriptors(settings.fixed.http.connections)?;
     // One thread for all connections: a new connection is served without waking another thread. It mints thousands of
-    // tokens a second. The main thread handles signals, and reads the files of a reload.
+    // tokens a second. The main thread handles signals, and a thread of its own reads the files of a reload.
     let runtime = Builder::new_multi_thread()
         .worker_threads(1)
         .event_interval(EVENT_INTERVAL)
@@ -60,10 +63,9 @@ fn limit_by_descriptors(wanted: usize) -> Result<usize, Failure> {
     Ok(connections)
 }
 
-async fn serve(settings: Settings, sources: &Sources, connections: usize) -> Result<(), Failure> {
-    // Must precede the first log line: a supervisor that sees the line may send a signal at once.
-    let mut signals = AsyncSignals::listen()
-        .map_err(|error| Failure::run_time(format!("cannot register signal handlers: {error}")))?;
+async fn serve(settings: Settings, sources: Sources, connections: usize) -> Result<(), Failure> {
+    // A start may wait for a disk, so that SIGTERM and SIGINT keep their default action meanwhile.
+    let reload = ReloadSignal::listen().map_err(|error| not_registered(&error))?;
     let servers = settings.server_count();
     let fixed = settings.fixed;
     let tls = fixed.tls.as_ref().map(TlsFiles::read).transpose()?.map(Arc::new);
@@ -71,7 +73,9 @@ async fn serve(settings: Settings, sources: &Sources, connections: usize) -> Res
     let registry = registry::open(&fixed)?;
     let players = fixed.players.clone().map(Players::new).transpose();
     let players = players.map_err(|error| Failure::usage(format!("players: {error}")))?.map(Arc::new);
-    let changed = watch(&settings.files)?;
+    let (watch, files_due) = watch(&settings.files)?;
+    // Must precede the line: a supervisor that sees it may send a signal at once.
+    let mut signals = AsyncSignals::listen(reload).map_err(|error| not_registered(&error))?;
     log_start(&socket.address, tls.is_some(), &settings.games, servers);
     let limits = http::HttpLimits { connections, ..fixed.http };
     let service = TokenService::new(settings.games, settings.api_keys).with_limits(limits).with_registry(registry);
@@ -83,17 +87,23 @@ async fn serve(settings: Settings, sources: &Sources, connections: usize) -> Res
         // Completes when the sender is dropped.
         let _ = stopped.await;
     }));
-    let next_key = settings.next_key;
-    let mut running = Reloadable { service, tls, players, sources, running: fixed, next_key };
+    let mut next_key = settings.next_key;
+    let last_reads = LastReads::default();
+    let running = Reloadable { service, tls, players, sources, running: fixed, next_key, watch, last_reads };
+    let (reloads, mut next_keys) = running.start_thread()?;
     loop {
         tokio::select! {
             _ = &mut serving => return Ok(()),
             signal = signals.next() => match signal {
-                Signal::Reload => running.reload("SIGHUP"),
+                Signal::Reload => reloads.request(ReloadCause::Signal),
                 Signal::Stop => break,
             },
-            () = changed.notified() => running.reload("a file has changed"),
-            () = wait_until(running.next_key) => running.on_next_key(),
+            () = files_due.notified() => reloads.request(ReloadCause::Files),
+            () = wait_until(next_key) => {
+                next_key = None;
+                reloads.request(ReloadCause::NewKey);
+            }
+            Ok(()) = next_keys.changed() => next_key = *next_keys.borrow_and_update(),
         }
     }
     info!("stopping: finishing open requests");
@@ -103,6 +113,10 @@ async fn serve(settings: Settings, sources: &Sources, connections: usize) -> Res
         () = signals.next_stop() => info!("stopped at once"),
     }
     Ok(())
+}
+
+fn not_registered(error: &io::Error) -> Failure {
+    Failure::run_time(format!("cannot register signal handlers: {error}"))
 }
 
 fn log_start(address: &BindAddress, tls: bool, games: &Games, servers: usize) {
@@ -121,12 +135,12 @@ fn log_start(address: &BindAddress, tls: bool, games: &Games, servers: usize) {
 }
 
 /// Watches the files of a reload.
-fn watch(files: &[PathBuf]) -> Result<Arc<Notify>, Failure> {
-    let changed = Arc::new(Notify::new());
-    let notify = Arc::clone(&changed);
-    let watched = file_watch::watch(files.to_vec(), move || notify.notify_one());
-    watched.map_err(|error| Failure::run_time(format!("the files cannot be watched: {error}")))?;
-    Ok(changed)
+fn watch(files: &[PathBuf]) -> Result<(FileWatch, Arc<Notify>), Failure> {
+    let files_due = Arc::new(Notify::new());
+    let notify = Arc::clone(&files_due);
+    let watched = FileWatch::start(files.to_vec(), move || notify.notify_one());
+    let watch = watched.map_err(|error| Failure::run_time(format!("the files cannot be watched: {error}")))?;
+    Ok((watch, files_due))
 }
 
 /// Waits until this time of the wall clock, which may be stepped meanwhile.

@@ -62,6 +62,8 @@ impl RestartSettings {
         if tls.is_none() && !flags.insecure_http.or(file.insecure_http).unwrap_or(false) {
             refuse_open_http(&bind)?;
         }
+        let registry = flags.registry.take().map(|text| text.parse::<RegistrySetting>()).transpose();
+        let registry = registry.map_err(|error| Failure::usage(format!("--registry: {error}")))?;
         let name = flags.registry_name.take().or(file.registry_name.take()).unwrap_or_else(|| "default".to_owned());
         Ok(Self {
             bind,
@@ -73,7 +75,7 @@ impl RestartSettings {
                 format: flags.log.or(file.log).unwrap_or_default(),
                 level: flags.log_level.or(file.log_level),
             },
-            registry: flags.registry.take().or(file.registry.take()),
+            registry: registry.or(file.registry.take()),
             registry_name: name.parse().map_err(|error| Failure::usage(format!("--registry-name: {error}")))?,
             registry_password_file: flags.registry_password_file.take().or(file.registry_password_file.take()),
             hosts: first_non_empty(std::mem::take(&mut flags.hosts), std::mem::take(&mut file.hosts)),

@@ -15,22 +15,35 @@ pub(crate) enum Signal {
     Reload,
 }
 
+/// Records each SIGHUP after its creation.
+pub(crate) struct ReloadSignal {
+    #[cfg(unix)]
+    hangup: tokio::signal::unix::Signal,
+}
+
+impl ReloadSignal {
+    pub(crate) fn listen() -> io::Result<Self> {
+        Ok(Self {
+            #[cfg(unix)]
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+}
+
 /// Records the signals that arrive after its creation.
 #[cfg(unix)]
 pub(crate) struct AsyncSignals {
     terminate: tokio::signal::unix::Signal,
     interrupt: tokio::signal::unix::Signal,
-    hangup: tokio::signal::unix::Signal,
+    reload: ReloadSignal,
 }
 
 #[cfg(unix)]
 impl AsyncSignals {
-    pub(crate) fn listen() -> io::Result<Self> {
-        Ok(Self {
-            terminate: signal(SignalKind::terminate())?,
-            interrupt: signal(SignalKind::interrupt())?,
-            hangup: signal(SignalKind::hangup())?,
-        })
+    /// Leaves SIGTERM and SIGINT to [`next`](Self::next). Until then they end the program.
+    pub(crate) fn listen(reload: ReloadSignal) -> io::Result<Self> {
+        let (terminate, interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        Ok(Self { terminate, interrupt, reload })
     }
 
     /// Waits for the next signal.
@@ -38,7 +51,7 @@ impl AsyncSignals {
         tokio::select! {
             _ = self.terminate.recv() => Signal::Stop,
             _ = self.interrupt.recv() => Signal::Stop,
-            _ = self.hangup.recv() => Signal::Reload,
+            _ = self.reload.hangup.recv() => Signal::Reload,
         }
     }
 }
@@ -51,7 +64,7 @@ pub(crate) struct AsyncSignals {
 
 #[cfg(windows)]
 impl AsyncSignals {
-    pub(crate) fn listen() -> io::Result<Self> {
+    pub(crate) fn listen(_: ReloadSignal) -> io::Result<Self> {
         Ok(Self { ctrl_c: tokio::signal::windows::ctrl_c()? })
     }
 

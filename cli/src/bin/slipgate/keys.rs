@@ -20,7 +20,7 @@ use crate::secret_file::{self, Existing};
 pub(crate) enum KeysCommand {
     /// Add a new key on top, with which issuers seal after a delay; drop the oldest keys
     Rotate(RotateFlags),
-    /// List the ids and times of the keys, without the keys
+    /// List ids, times and fingerprints of the keys, without the keys
     List(ListFlags),
 }
 
@@ -76,10 +76,26 @@ fn rotate(flags: &RotateFlags) -> Result<(), Failure> {
     }
     let new = ScheduledKey::new(Key::random(&mut entropy()?), id.clone(), not_before);
     let keys: Vec<_> = std::iter::once(&new).chain(old.keys()).take(flags.keep).collect();
+    check_sealing_key(&old, flags.keep - 1, not_before)?;
     secret_file::write(&flags.file, text(&keys).as_bytes(), Existing::Replace)?;
     let (count, path) = (keys.len(), flags.file.display());
     print_line(&format!("wrote {count} private key(s) to {path}; issuers seal with `{id}` from {} on", not_before.0));
     Ok(())
+}
+
+/// Checks that the key that seals now is among the first `kept` ones, or that the new key replaces it at once: an
+/// issuer without it would seal with a key that servers may not have yet.
+fn check_sealing_key(old: &KeySchedule, kept: usize, new_from: UnixSeconds) -> Result<(), Failure> {
+    let now = UnixSeconds::from(wall_clock());
+    let sealing = old.keys().iter().position(|key| key.not_before() <= now).unwrap_or(old.keys().len() - 1);
+    if sealing < kept || new_from <= now {
+        return Ok(());
+    }
+    let next = old.next_change(now).map_or(String::new(), |next| format!(" until {}", next.0));
+    Err(Failure::run_time(format!(
+        "the key that issuers seal with{next} would be dropped before the new one replaces it: keep more keys, or \
+         wait; `--in 0s` replaces a key that was stolen at once"
+    )))
 }
 
 fn list(flags: &ListFlags) -> Result<(), Failure> {
@@ -92,7 +108,8 @@ fn list(flags: &ListFlags) -> Result<(), Failure> {
             Some(sealing) if index > sealing => "accepted",
             _ => "accepted, seals later",
         };
-        print_line(&format!("{id} not-before={} {state}", key.not_before().0));
+        let fingerprint = key.key().fingerprint();
+        print_line(&format!("{id} not-before={} fingerprint={fingerprint} {state}", key.not_before().0));
     }
     Ok(())
 }

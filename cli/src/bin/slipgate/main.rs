@@ -1,12 +1,13 @@
 //! The command `slipgate`: demo, keys, tokens, network conditioner, load, benchmark, congestion laboratory, and tools
 //! for running servers.
 
-mod admin_http;
 mod api_key;
 mod bench;
 mod conditioner;
 mod demo;
 mod doctor;
+mod group;
+mod http_port;
 mod keygen;
 mod keys;
 mod lab;

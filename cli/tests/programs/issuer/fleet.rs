@@ -5,6 +5,8 @@ use slipgate_token_issuer::api_key::ApiKey;
 use ureq::http::Request;
 
 use super::program::{Program, TestFolder, agent};
+#[cfg(target_os = "linux")]
+use crate::volume::Volume;
 
 /// Sends a request with this key. Returns the status and the body.
 fn send(program: &Program, key: &str, method: &str, path: &str, body: &Value) -> (u16, Value) {
@@ -144,6 +146,67 @@ fn tokens_for_addresses_pass_while_the_store_is_lost() {
     let (status, answer) = send(&program, key, "POST", "/v1/tokens", &group);
     assert_eq!((status, &answer["error"]["code"]), (503, &json!("store_unavailable")));
     assert_eq!(send(&program, key, "POST", "/v1/tokens", &json!({"client_id": 7})).0, 201);
+    program.signal("-TERM");
+    assert_eq!(program.end().0, Some(0));
+}
+
+#[test]
+fn two_servers_with_one_id_are_logged_with_their_addresses() {
+    let folder = TestFolder::new();
+    let [_, server, _] = configure(&folder, "memory");
+    let mut program = start(&folder);
+    let put = |instance: &str, address: &str| {
+        let mut heartbeat = heartbeat();
+        heartbeat["instance"] = json!(instance);
+        heartbeat["addresses"] = json!([address]);
+        send(&program, &server, "PUT", "/v1/servers/a", &heartbeat).0
+    };
+    assert_eq!((put("one", "192.0.2.1:1"), put("two", "192.0.2.2:2"), put("one", "192.0.2.1:1")), (200, 200, 409));
+    program.signal("-TERM");
+    let (_, log) = program.end();
+    let is_warning = |line: &str| line.contains("WARN") && line.contains("two game servers have one id");
+    let warning = log.lines().find(|line| is_warning(line)).unwrap_or_else(|| panic!("no warning: {log}"));
+    for part in ["id=a", "192.0.2.1:1", "192.0.2.2:2"] {
+        assert!(warning.contains(part), "{warning}");
+    }
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+#[allow(clippy::print_stdout, reason = "the test says why it is skipped")]
+fn registry_on_a_full_disk_is_lost_until_there_is_room() {
+    let folder = TestFolder::new();
+    let volume = match Volume::small(&folder.path, "size=4m") {
+        Ok(volume) => volume,
+        Err(reason) => return println!("skipped: no small file system: {reason}"),
+    };
+    let [lobby, server, monitor] = configure(&folder, "volume/registry");
+    let mut program = start(&folder);
+    let put = |program: &Program, number: usize| {
+        let mut heartbeat = heartbeat();
+        heartbeat["addresses"] = json!([format!("192.0.2.1:{}", number + 1)]);
+        send(program, &server, "PUT", &format!("/v1/servers/s{number}"), &heartbeat)
+    };
+    let token = json!({"client_id": 7, "protocol_id": 1, "group": "ranked"});
+    assert_eq!(put(&program, 0).0, 200);
+    assert_eq!(send(&program, &lobby, "POST", "/v1/tokens", &token).0, 201);
+
+    let filler = volume.folder.join("filler");
+    std::fs::write(&filler, vec![1; 4 << 20]).unwrap_err();
+    let refused = (1..2000).map(|number| put(&program, number)).find(|(status, _)| *status != 200);
+    let (status, answer) = refused.expect("the disk is full");
+    assert_eq!((status, &answer["error"]["code"]), (503, &json!("store_unavailable")));
+    assert_eq!(send(&program, &lobby, "POST", "/v1/tokens", &token).0, 503);
+
+    std::fs::remove_file(filler).unwrap();
+    let start = std::time::Instant::now();
+    while put(&program, 0).0 != 200 {
+        assert!(start.elapsed() < std::time::Duration::from_secs(10), "the registry stays lost");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let (_, list) = send(&program, &monitor, "GET", "/v1/servers", &Value::Null);
+    let first = list["servers"].as_array().unwrap().iter().find(|server| server["id"] == "s0").unwrap();
+    assert_eq!(first["reserved_slots"], 1, "the token that was minted before: {first}");
     program.signal("-TERM");
     assert_eq!(program.end().0, Some(0));
 }

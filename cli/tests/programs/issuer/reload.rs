@@ -1,9 +1,11 @@
-//! SIGHUP: new private keys and API keys without a refused request.
+//! New private keys and API keys without a refused request: by SIGHUP, by a change of a file, and at a key's time.
 
 use std::fs;
 use std::io::BufRead;
+use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -11,7 +13,7 @@ use slipgate_netcode::crypto::key::Key;
 use slipgate_netcode::token::redeem::redeem;
 use slipgate_token_issuer::api_key::ApiKey;
 
-use super::program::{PRIVATE_KEY, Program, TestFolder, request_token};
+use super::program::{MAX_WAIT, PRIVATE_KEY, Program, TestFolder, TokenResponse, request, request_token};
 
 const OTHER_KEY: &str = "facade11facade11facade11facade11facade11facade11facade11facade11";
 
@@ -26,9 +28,22 @@ fn wait_for(program: &mut Program, part: &str) -> String {
 
 /// Returns whether a new token opens with this key.
 fn seals_with(program: &Program, folder: &TestFolder, key: &str) -> bool {
-    let key: Vec<u8> = (0..64).step_by(2).map(|at| u8::from_str_radix(&key[at..at + 2], 16).unwrap()).collect();
-    let key = Key::from(<[u8; 32]>::try_from(key).unwrap());
-    redeem(&request_token(program, folder).token().request(), 0x1234, &key.into()).is_ok()
+    opens(&request_token(program, folder), 0x1234, key)
+}
+
+/// Returns whether the token of a response opens with this key.
+fn opens(response: &TokenResponse, protocol_id: u64, key: &str) -> bool {
+    let key: Key = key.parse().unwrap();
+    redeem(&response.token().request(), protocol_id, &key.into()).is_ok()
+}
+
+/// Waits until a condition holds.
+fn until(what: &str, holds: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < MAX_WAIT, "{what}");
+        thread::sleep(Duration::from_millis(50));
+    }
 }
 
 #[test]
@@ -118,4 +133,58 @@ fn no_request_is_refused_during_reloads() {
         assert!(backend.join().unwrap() > 10);
     });
     assert!(fs::read_to_string(&log).unwrap().matches("were read again").count() > 10);
+}
+
+#[test]
+fn key_that_cannot_be_read_at_its_time_seals_later() {
+    let folder = TestFolder::new();
+    let at = |name: &str| folder.path.join(name);
+    fs::create_dir(at("mounted")).unwrap();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
+    let keys = format!("{OTHER_KEY} not-before={}\n{PRIVATE_KEY}\n", now + 2);
+    let file = folder.write("mounted/keys", &keys, 0o600);
+    let mut command = folder.bare(&["--protocol-id", "0x1234", "--server", "192.0.2.1:1", "--bind", "127.0.0.1:0"]);
+    command.arg("--key-file").arg(&file).arg("--api-key-digest").arg(&folder.digest);
+    let mut program = Program::start(command);
+    // A volume that is missing for a while. The file itself does not change.
+    fs::rename(at("mounted"), at("unmounted")).unwrap();
+    let line = wait_for(&mut program, "a new key seals");
+    assert!(line.contains("keeping the current keys") && line.contains("cannot be read"), "{line}");
+    assert!(seals_with(&program, &folder, PRIVATE_KEY));
+    fs::rename(at("unmounted"), at("mounted")).unwrap();
+    until("the new key seals", || seals_with(&program, &folder, OTHER_KEY));
+}
+
+#[test]
+fn file_that_became_readable_is_read_without_a_signal() {
+    let folder = TestFolder::new();
+    let mut program = Program::start(folder.complete(&[]));
+    let file = folder.write("keys", OTHER_KEY, 0o644);
+    let line = wait_for(&mut program, "a file has changed");
+    assert!(line.contains("keeping the current keys") && line.contains("mode 0644"), "{line}");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
+    until("the new key seals", || seals_with(&program, &folder, OTHER_KEY));
+}
+
+#[test]
+fn key_file_of_a_game_that_was_added_is_watched() {
+    let folder = TestFolder::new();
+    let config = |more: &str| {
+        let text = format!(
+            "bind = \"127.0.0.1:0\"\nprotocol_id = 1\nservers = [\"192.0.2.1:1\"]\nkey_file = \"keys\"\n\
+             api_key_digests = [{:?}]\n{more}",
+            folder.digest
+        );
+        folder.write("issuer.toml", &text, 0o600)
+    };
+    let file = config("");
+    let mut program = Program::start(folder.bare(&["--config", file.to_str().unwrap()]));
+    let other = folder.write("other", PRIVATE_KEY, 0o600);
+    config("[[games]]\nprotocol_id = 2\nservers = [\"192.0.2.1:2\"]\nkey_file = \"other\"\n");
+    program.signal("-HUP");
+    wait_for(&mut program, "were read again");
+    fs::write(&other, OTHER_KEY).unwrap();
+    until("the new key of the game seals", || {
+        opens(&request(&program, &folder, r#"{"client_id": 77, "protocol_id": 2}"#), 2, OTHER_KEY)
+    });
 }

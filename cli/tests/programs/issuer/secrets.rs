@@ -134,6 +134,23 @@ fn no_secret_is_in_argv_trace_log_metrics_and_responses() {
     witness.assert_no_secret("the log", &log);
 }
 
+#[test]
+fn password_in_the_url_of_the_registry_is_not_printed() {
+    let folder = TestFolder::new();
+    for url in [format!("redis://:{PASSWORD}@127.0.0.1/0"), format!("rediss://user:{PASSWORD}@127.0.0.1/0")] {
+        let mut by_variable = folder.complete(&[]);
+        by_variable.env("SLIPGATE_ISSUER_REGISTRY", &url);
+        let text = format!("registry = \"{url}\"\nprotocol_id = 1\n");
+        let file = folder.write("wrong.toml", &text, 0o600);
+        let by_file = folder.bare(&["--config", file.to_str().unwrap()]);
+        for command in [folder.complete(&["--registry", &url]), by_variable, by_file] {
+            let (status, message) = folder.refused(command);
+            assert_eq!((status, message.contains("registry")), (2, true), "{message}");
+            assert!(!message.contains(PASSWORD), "{message}");
+        }
+    }
+}
+
 /// A panic prints the debug text of values, so those with secrets have none, or one without content.
 #[test]
 fn debug_texts_of_the_issuer_show_no_secret() {

@@ -151,6 +151,14 @@ fn operator_lists_and_kicks_clients_and_drains_the_server() {
         let (status, response) = post(admin, "/drain");
         assert_eq!((status, response.contains("already_draining")), (409, true), "{response}");
         wait_for(admin, "/readyz", 503, r#""reason":"draining""#);
+        // Agones and systemd send a signal after it. The drain goes on.
+        server.wait_for("waiting for the others to leave");
+        server.signal("-TERM");
+        let signalled = Instant::now();
+        while signalled.elapsed() < Duration::from_millis(300) {
+            clients[0].turn();
+            assert_eq!(clients[0].ended, None, "the drain goes on");
+        }
         clients[0].leave();
         let (code, log) = server.end();
         assert_eq!((code, log.contains("an operator drains the server")), (Some(0), true), "{log}");

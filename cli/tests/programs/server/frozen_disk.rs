@@ -1,68 +1,20 @@
-//! A history file on a disk that hangs or is full: players do not notice it.
+//! A history file or a key file on a disk that hangs or is full: players do not notice it.
 #![cfg(target_os = "linux")]
 #![allow(clippy::print_stdout, reason = "the test prints its figures")]
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::client::{TestClient, TestToken, until};
 use super::history::{assert_used, restart};
-use super::program::{Program, TestFolder};
+use super::program::{MAX_WAIT, PRIVATE_KEY, Program, TestFolder};
 use crate::scale::pick;
-
-/// A small file system of its own, unmounted at the end.
-struct Volume {
-    folder: PathBuf,
-    image: PathBuf,
-}
-
-fn run(command: &str, arguments: &[&str]) -> Result<(), String> {
-    let output = Command::new(command).args(arguments).output().map_err(|error| format!("{command}: {error}"))?;
-    if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&output.stderr).trim().to_owned()) }
-}
-
-impl Volume {
-    /// Mounts an ext4 file system on a loop device.
-    fn freezable(test: &TestFolder) -> Result<Self, String> {
-        let (folder, image) = (test.path("volume"), test.path("image"));
-        let volume = Self { folder, image };
-        let (folder, image) = volume.paths();
-        fs::create_dir_all(folder).unwrap();
-        fs::File::create(image).unwrap().set_len(16 << 20).unwrap();
-        run("mkfs.ext4", &["-q", "-F", image])?;
-        run("mount", &["-o", "loop", image, folder])?;
-        run("fsfreeze", &["--freeze", folder])?;
-        run("fsfreeze", &["--unfreeze", folder])?;
-        Ok(volume)
-    }
-
-    /// Mounts a file system in memory with this limit of its size or of its number of files.
-    fn small(test: &TestFolder, limit: &str) -> Result<Self, String> {
-        let volume = Self { folder: test.path("volume"), image: PathBuf::new() };
-        fs::create_dir_all(&volume.folder).unwrap();
-        run("mount", &["-t", "tmpfs", "-o", limit, "tmpfs", volume.paths().0])?;
-        Ok(volume)
-    }
-
-    fn paths(&self) -> (&str, &str) {
-        (self.folder.to_str().unwrap(), self.image.to_str().unwrap())
-    }
-
-    fn freeze(&self, action: &str) {
-        run("fsfreeze", &[action, self.paths().0]).unwrap();
-    }
-}
-
-impl Drop for Volume {
-    fn drop(&mut self) {
-        let _ = run("fsfreeze", &["--unfreeze", self.paths().0]);
-        let _ = run("umount", &["--lazy", self.paths().0]);
-    }
-}
+use crate::volume::{Volume, run};
 
 /// Players which send a numbered payload every 20 ms and measure its echo.
 struct Players(Vec<TestClient>);
@@ -128,7 +80,7 @@ impl Figures {
         let changes: Vec<_> =
             self.quantiles().iter().zip(control.quantiles()).map(|(one, other)| one - other).collect();
         println!(
-            "disk frozen for {frozen_for:?}: round trips p50, p99, max {:.2?} ms, before it {:.2?} ms; {} and {} \
+            "disk hung for {frozen_for:?}: round trips p50, p99, max {:.2?} ms, before it {:.2?} ms; {} and {} \
              messages, 0 lost; goal: at most {MAX_CHANGE} ms more; allowed for max on this machine: {max_change:.0} ms",
             self.quantiles(),
             control.quantiles(),
@@ -170,36 +122,119 @@ fn freeze_with_players(
     frozen
 }
 
-#[test]
-fn frozen_history_disk_changes_no_round_trip() {
-    let frozen_for = Duration::from_secs(pick(2, 20));
-    let folder = TestFolder::new();
-    let volume = match Volume::freezable(&folder) {
-        Ok(volume) => volume,
-        // `history_file/tests/frozen.rs` of the server's crate needs no file system of its own.
-        Err(reason) => return println!("skipped: no file system that can be frozen: {reason}"),
-    };
-    let server = folder.start(&["--shards", "2", "--history", "volume/history"]);
+/// Starts a server, and returns it with eight players that have played for half a second.
+fn server_with_players(command: Command) -> (Program, Players) {
+    let server = Program::start(command);
     let address = server.address();
     let mut players = Players((0..8).map(|id| TestClient::join(id, address)).collect());
     players.play(Duration::from_millis(500), |_| {});
-    let mut has_met_goal = false;
-    for round in 0..ROUNDS {
-        let control = players.play(frozen_for, |_| {});
-        let frozen = freeze_with_players(&volume, &mut players, address, frozen_for, 10 + 10 * round);
-        if round == 0 {
-            // The log has these lines at most once a minute.
-            println!("{}", server.wait_for("does not finish a write"));
-            server.wait_for("has finished the write");
+    (server, players)
+}
+
+#[test]
+fn frozen_history_disk_changes_no_round_trip() {
+    let frozen_for = Duration::from_secs(pick(2, 20));
+    for shards in ["1", "2"] {
+        let folder = TestFolder::new();
+        let volume = match Volume::freezable(&folder.path("")) {
+            Ok(volume) => volume,
+            // `history_file/tests/frozen.rs` of the server's crate needs no file system of its own.
+            Err(reason) => return println!("skipped: no file system that can be frozen: {reason}"),
+        };
+        let command = folder.complete(&["--shards", shards, "--history", "volume/history"]);
+        let (server, mut players) = server_with_players(command);
+        let address = server.address();
+        let mut has_met_goal = false;
+        for round in 0..ROUNDS {
+            let control = players.play(frozen_for, |_| {});
+            let frozen = freeze_with_players(&volume, &mut players, address, frozen_for, 10 + 10 * round);
+            if round == 0 {
+                // The log has these lines at most once a minute.
+                println!("{}", server.wait_for("does not finish a write"));
+                server.wait_for("has finished the write");
+            }
+            has_met_goal = frozen.meet_goal(&control, frozen_for);
+            if has_met_goal {
+                break;
+            }
         }
-        has_met_goal = frozen.meet_goal(&control, frozen_for);
-        if has_met_goal {
-            break;
-        }
+        assert!(has_met_goal, "the frozen disk delays players, {shards} shards");
+        TestClient::join(90, address).echo(b"after the frost");
+        assert!(server.stop().contains("history_unavailable: "));
     }
-    assert!(has_met_goal, "the frozen disk delays players");
-    TestClient::join(90, address).echo(b"after the frost");
-    assert!(server.stop().contains("history_unavailable: "));
+}
+
+/// A file system whose calls hang until it is dropped: nothing replies to the requests of the kernel.
+struct HungFolder {
+    path: PathBuf,
+    device: Child,
+}
+
+impl HungFolder {
+    /// Mounts it over a folder.
+    fn mount(path: &Path) -> Result<Self, String> {
+        let script = "exec 9<>/dev/fuse && mount -i -t fuse -o fd=9,rootmode=40000,user_id=0,group_id=0 hung \"$0\" \
+                      && echo mounted && exec sleep 600";
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).arg(path).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut device = command.spawn().map_err(|error| error.to_string())?;
+        let mut output = String::new();
+        BufReader::new(device.stdout.take().unwrap()).read_line(&mut output).unwrap();
+        if output == "mounted\n" {
+            return Ok(Self { path: path.to_owned(), device });
+        }
+        let output = device.wait_with_output().map_err(|error| error.to_string())?;
+        Err(String::from_utf8_lossy(&output.stderr).trim().to_owned())
+    }
+}
+
+impl Drop for HungFolder {
+    fn drop(&mut self) {
+        // Without its device all calls fail.
+        let _ = self.device.kill();
+        let _ = self.device.wait();
+        let _ = run("umount", &["--lazy", self.path.to_str().unwrap()]);
+    }
+}
+
+#[test]
+fn hung_disk_of_the_key_file_changes_no_round_trip() {
+    let hung_for = Duration::from_secs(pick(2, 20));
+    for shards in ["1", "2"] {
+        let folder = TestFolder::new();
+        let keys = folder.path("mounted");
+        fs::create_dir(&keys).unwrap();
+        folder.write("mounted/keys", PRIVATE_KEY, 0o600);
+        let mut command = folder.bare(&["--protocol-id", "0x1234", "--bind", "127.0.0.1:0", "--drain", "0s"]);
+        command.args(["--key-file", "mounted/keys", "--shards", shards]);
+        let (server, mut players) = server_with_players(command);
+        let mut has_met_goal = false;
+        for _ in 0..ROUNDS {
+            let control = players.play(hung_for, |_| {});
+            let hung_folder = match HungFolder::mount(&keys) {
+                Ok(hung_folder) => hung_folder,
+                Err(reason) => return println!("skipped: no file system that hangs: {reason}"),
+            };
+            // The log has lines of the rounds before.
+            let lines = server.log().matches("key file").count();
+            server.signal("-HUP");
+            let figures = players.play(hung_for, |_| {});
+            assert_eq!(server.log().matches("key file").count(), lines, "the read did not hang: {}", server.log());
+            has_met_goal = figures.meet_goal(&control, hung_for);
+            if has_met_goal {
+                TestClient::join(90, server.address()).echo(b"the keys in effect open");
+                drop(hung_folder);
+                server.wait_for("the key file was read again");
+                break;
+            }
+        }
+        assert!(has_met_goal, "the hung key file delays players, {shards} shards");
+        // A reload that hangs does not prevent an end.
+        let _hung_folder = HungFolder::mount(&keys);
+        server.signal("-HUP");
+        players.play(Duration::from_millis(100), |_| {});
+        server.stop();
+    }
 }
 
 /// Returns a server that SIGTERM has just ended while its disk is frozen: its player has left, and a token waits to be
@@ -222,7 +257,7 @@ fn stopping_server(folder: &TestFolder, volume: &Volume, shards: &str) -> Progra
 #[test]
 fn stop_signal_ends_a_server_whose_disk_is_frozen() {
     let folder = TestFolder::new();
-    let volume = match Volume::freezable(&folder) {
+    let volume = match Volume::freezable(&folder.path("")) {
         Ok(volume) => volume,
         Err(reason) => return println!("skipped: no file system that can be frozen: {reason}"),
     };
@@ -239,7 +274,7 @@ fn stop_signal_ends_a_server_whose_disk_is_frozen() {
 #[test]
 fn full_disk_does_not_prevent_a_start_with_a_whole_file() {
     let folder = TestFolder::new();
-    let volume = match Volume::small(&folder, "size=64k") {
+    let volume = match Volume::small(&folder.path(""), "size=64k") {
         Ok(volume) => volume,
         Err(reason) => return println!("skipped: no small file system: {reason}"),
     };
@@ -273,7 +308,7 @@ fn files(folder: &Path) -> usize {
 #[test]
 fn owner_is_checked_on_a_disk_without_room_for_a_file() {
     let folder = TestFolder::new();
-    let volume = match Volume::small(&folder, "nr_inodes=16") {
+    let volume = match Volume::small(&folder.path(""), "nr_inodes=16") {
         Ok(volume) => volume,
         Err(reason) => return println!("skipped: no small file system: {reason}"),
     };
@@ -295,7 +330,7 @@ fn owner_is_checked_on_a_disk_without_room_for_a_file() {
 #[test]
 fn second_stop_signal_ends_the_wait_for_a_frozen_disk() {
     let folder = TestFolder::new();
-    let volume = match Volume::freezable(&folder) {
+    let volume = match Volume::freezable(&folder.path("")) {
         Ok(volume) => volume,
         Err(reason) => return println!("skipped: no file system that can be frozen: {reason}"),
     };
@@ -307,5 +342,32 @@ fn second_stop_signal_ends_the_wait_for_a_frozen_disk() {
         volume.freeze("--unfreeze");
         let (code, log) = server.end();
         assert!(code == Some(0) && !log.contains(": stopped") && !log.contains("ends without it"), "{code:?}\n{log}");
+    }
+}
+
+#[test]
+fn stop_signal_ends_a_start_whose_disk_hangs() {
+    let folder = TestFolder::new();
+    let history = folder.path("mounted");
+    fs::create_dir(&history).unwrap();
+    let _hung = match HungFolder::mount(&history) {
+        Ok(hung) => hung,
+        Err(reason) => return println!("skipped: no file system that hangs: {reason}"),
+    };
+    let mut server = folder.complete(&["--history", "mounted/history"]).spawn().unwrap();
+    // The kernel's function in which the program waits.
+    let wait = format!("/proc/{}/wchan", server.id());
+    let start = Instant::now();
+    while !fs::read_to_string(&wait).is_ok_and(|name| name.contains("fuse") || name.contains("request_wait_answer")) {
+        assert!(start.elapsed() < MAX_WAIT, "the program does not wait for the disk: {:?}", fs::read_to_string(&wait));
+        thread::sleep(Duration::from_millis(5));
+    }
+    run("kill", &["-TERM", &server.id().to_string()]).unwrap();
+    while server.try_wait().unwrap().is_none() {
+        if start.elapsed() > 2 * MAX_WAIT {
+            server.kill().unwrap();
+            panic!("the signal does not end the start");
+        }
+        thread::sleep(Duration::from_millis(5));
     }
 }

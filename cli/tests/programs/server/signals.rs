@@ -113,6 +113,29 @@ fn invalid_or_missing_key_file_keeps_the_current_keys() {
     server.stop();
 }
 
+#[test]
+fn key_file_that_became_readable_is_read_without_a_signal() {
+    for shards in ["1", "2"] {
+        let folder = TestFolder::new();
+        std::fs::create_dir(folder.path("mounted")).unwrap();
+        folder.write("mounted/keys", PRIVATE_KEY, 0o600);
+        let mut command = folder.bare(&["--protocol-id", "0x1234", "--bind", "127.0.0.1:0", "--shards", shards]);
+        command.arg("--key-file").arg(folder.path("mounted/keys"));
+        let server = Program::start(command);
+        folder.write("mounted/keys", OTHER_KEY, 0o644);
+        server.wait_for("mode 0644");
+        // A volume that is missing for a while. The file itself does not change afterwards.
+        std::fs::rename(folder.path("mounted"), folder.path("unmounted")).unwrap();
+        folder.write("unmounted/keys", OTHER_KEY, 0o600);
+        server.wait_for("No such file");
+        std::fs::rename(folder.path("unmounted"), folder.path("mounted")).unwrap();
+        server.wait_for("was read again");
+        let token = TestToken { key: OTHER_KEY, ..TestToken::new(1, server.address()) };
+        TestClient::join_with(token.mint()).echo(b"the new key opens");
+        server.stop();
+    }
+}
+
 #[cfg(target_os = "linux")]
 #[test]
 fn systemd_learns_when_the_server_is_ready_and_when_it_drains() {

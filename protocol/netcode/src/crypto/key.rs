@@ -35,6 +35,31 @@ impl Key {
     pub const fn expose(&self) -> &[u8; KEY_BYTES] {
         &self.0
     }
+
+    /// Returns the fingerprint of the key.
+    #[must_use]
+    pub fn fingerprint(&self) -> KeyFingerprint {
+        let digest = super::digest::DigestKey::from(&self.0).digest(&[FINGERPRINT_LABEL]);
+        let mut cut = [0; FINGERPRINT_BYTES];
+        cut.iter_mut().zip(digest.0).for_each(|(to, from)| *to = from);
+        KeyFingerprint(cut)
+    }
+}
+
+const FINGERPRINT_BYTES: usize = 8;
+/// What the fingerprint is the digest of. Nothing else is digested with a private key.
+const FINGERPRINT_LABEL: &[u8] = b"slipgate key fingerprint";
+
+/// The fingerprint of a key: 8 bytes of an HMAC-SHA256 under the key. Logs and metrics may show it: a random key cannot
+/// be found by it. Two keys with one fingerprint are the same key.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct KeyFingerprint([u8; FINGERPRINT_BYTES]);
+
+impl fmt::Display for KeyFingerprint {
+    /// Writes 16 hexadecimal digits.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
 }
 
 impl From<[u8; KEY_BYTES]> for Key {
@@ -177,6 +202,15 @@ mod tests {
         for wrong in ["", &text[1..], &format!("{text}0"), &text.replace('b', "g"), &text.replace("1b", "é")] {
             assert!(wrong.parse::<Key>().is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn fingerprints_distinguish_keys_and_show_nothing_of_them() {
+        let [one, other] = [1, 2].map(|byte| Key::from([byte; 32]).fingerprint());
+        assert_eq!(one, Key::from([1; 32]).fingerprint());
+        assert_ne!(one, other);
+        // Python: hmac.new(bytes([1]) * 32, b"slipgate key fingerprint", "sha256").hexdigest()[:16]
+        assert_eq!(format!("{one}"), "663f78cc10df6b77");
     }
 
     #[test]

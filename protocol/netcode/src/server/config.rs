@@ -86,7 +86,8 @@ pub enum TokenCutoff {
     /// token.
     At(UnixMillis),
     /// Refuses no token for its age. This is safe at the first start of an instance (a new address, or a pause longer
-    /// than any token's lifetime), and with a journal that was used since then.
+    /// than any token's lifetime), and with a journal that was used since then and is complete. The history file of
+    /// `slipgate-server` that lacks used tokens refuses earlier tokens all the same.
     None,
 }
 

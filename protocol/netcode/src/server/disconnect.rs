@@ -3,9 +3,11 @@
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, Ordering};
 
+use super::handshake::{HandshakeOutcome, OpenedToken};
 use super::registry::OwnerQuery;
 use super::slots::SlotState;
 use super::{ClientHandle, DisconnectReason, NetcodeEvent, NetcodeServer};
+use crate::discard::Discard;
 use crate::ids::{ClientId, SlotIndex};
 use crate::time::Instant;
 use crate::timing::DISCONNECT_PACKETS;
@@ -86,6 +88,13 @@ impl NetcodeServer {
         }
         if self.slots.is_durable(client.slot()) {
             self.events.push_back(NetcodeEvent::Disconnected { client, client_id, reason });
+            return;
+        }
+        // Neither the client nor the application knows of its slot: this step is the only sign of it.
+        let profile = self.slots.profile(client.slot());
+        if let Some((age, address)) = profile.age.zip(self.slots.link(client.slot()).address) {
+            let outcome = HandshakeOutcome::Dropped(Discard::HistoryUnavailable);
+            self.handshakes.add_opened(address, OpenedToken::of_age(client_id, age), outcome);
         }
     }
 

@@ -16,7 +16,7 @@ use crate::address::Address;
 use crate::discard::Discard;
 use crate::ids::ClientId;
 use crate::time::{UnixMillis, UnixSeconds};
-use crate::token::redeem::Redeemed;
+use crate::token::redeem::{Redeemed, TokenAge};
 
 /// The most steps of opened tokens that wait: more than the players that try to join in one turn.
 const MAX_OPENED: usize = 64;
@@ -68,7 +68,11 @@ impl OpenedToken {
     }
 
     pub(super) fn of_pending(pending: &Pending) -> Self {
-        Self { client_id: pending.bound.client_id, minted: pending.age.minted(), expires: pending.expires }
+        Self::of_age(pending.bound.client_id, pending.age)
+    }
+
+    pub(super) const fn of_age(client_id: ClientId, age: TokenAge) -> Self {
+        Self { client_id, minted: age.minted(), expires: age.expires() }
     }
 }
 
@@ -133,6 +137,13 @@ mod tests {
         let first = log.poll().unwrap();
         assert_eq!(first.token.unwrap().client_id, ClientId(42));
         assert_eq!(core::iter::from_fn(|| log.poll()).count(), MAX_UNOPENED);
+    }
+
+    #[test]
+    fn step_has_the_mint_time_and_expiry_of_its_token() {
+        let age = TokenAge::new(Some(UnixMillis(59_000)), UnixSeconds(60));
+        let expected = OpenedToken { minted: Some(UnixMillis(59_000)), ..token(1) };
+        assert_eq!(OpenedToken::of_age(ClientId(1), age), expected);
     }
 
     #[test]

@@ -145,6 +145,23 @@ mod tests {
     }
 
     #[test]
+    fn twenty_of_twenty_one_requests_are_opened_on_average() {
+        let mut opens = opens();
+        let opened = (0..50 * 21)
+            .filter(|number| opens.may_open(source(*number), &tag(*number), at(u64::from(100 * (number / 21)))))
+            .count();
+        assert!((980..=1020).contains(&opened), "{opened} of 1050");
+    }
+
+    #[test]
+    fn the_latest_32_opened_tokens_are_remembered() {
+        let mut opens = opens();
+        (0..40).for_each(|number| opens.on_opened(tag(number), at(0)));
+        let refused: vec::Vec<_> = (0..40).filter(|number| !opens.may_open(source(1), &tag(*number), at(1))).collect();
+        assert_eq!(refused, (8..40).collect::<vec::Vec<_>>());
+    }
+
+    #[test]
     fn one_token_is_opened_once_in_a_second() {
         let mut opens = opens();
         let opened: vec::Vec<_> = (0..30)

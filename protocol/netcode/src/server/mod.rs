@@ -213,7 +213,17 @@ impl NetcodeServer {
     #[must_use]
     pub fn table_usage(&self) -> TableUsage {
         let used_tokens = self.registry.read(ClientRegistry::remembered_tokens);
-        TableUsage { pending: self.pending.len(), used_tokens, has_due_packets: self.slots.has_due() }
+        TableUsage {
+            pending: self.pending.len(),
+            used_tokens,
+            has_due_packets: self.slots.has_due(),
+            is_journal_busy: self.is_journal_busy(),
+        }
+    }
+
+    /// Returns whether the journal takes no records now.
+    fn is_journal_busy(&self) -> bool {
+        self.journal.as_ref().is_some_and(|journal| journal.is_busy())
     }
 
     /// Returns the number of dropped datagrams by reason.

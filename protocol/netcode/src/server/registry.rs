@@ -48,7 +48,7 @@ use crate::discard::Discard;
 use crate::ids::{ClientId, ClientIndex};
 use crate::slab::{MustExist, Slab, slab_index};
 use crate::time::{Instant, Now};
-use crate::token::history::{HistoryLimits, TokenHistory, TokenTag, UsedToken};
+use crate::token::history::{HistoryLimits, KeptTokens, TokenHistory, TokenTag, UsedToken};
 use crate::token::redeem::TokenAge;
 
 /// The maximum of shards of one server.
@@ -136,27 +136,27 @@ pub(super) enum ClaimError {
 }
 
 impl ClientRegistry {
-    /// Returns the registry of a server of `shards` shards that starts now. `storage` holds the data of earlier starts:
-    /// the key of the token names, and the unexpired used tokens.
+    /// Returns the registry of a server of `shards` shards that starts now. `kept` has the used tokens of earlier
+    /// starts.
     ///
     /// # Errors
     /// - `Shards` unless there are 1 to 256 shards.
-    /// - `JournalTooLarge` when `storage` holds more tokens than the history.
+    /// - `JournalTooLarge` when `kept` has more tokens than the history.
     /// - Any error of [`ServerConfig::check`].
     pub fn new(
         config: &ServerConfig,
         shards: u16,
         seed: &Seed,
         now: Now,
-        storage: Option<(&[u8; 32], &[UsedToken])>,
+        kept: Option<&KeptTokens>,
     ) -> Result<Self, ServerConfigError> {
         config.check()?;
         if !(1..=MAX_SHARDS).contains(&shards) {
             return Err(ServerConfigError::Shards);
         }
         // The names in a journal must not change at a restart. Without a journal each start may use its own key.
-        let names = match storage {
-            Some((names, _)) => DigestKey::from(names),
+        let names = match kept {
+            Some(kept) => DigestKey::from(&kept.names),
             None => DigestKey::from(&seed.derive("token names")),
         };
         let limits = HistoryLimits {
@@ -165,11 +165,14 @@ impl ClientRegistry {
             initial: (config.slots as usize).max(INITIAL_HISTORY_TOKENS),
         };
         let mut history = TokenHistory::new(limits, names.clone(), HashKey::derive(seed, "history"));
-        if config.token_cutoff != TokenCutoff::None {
+        match kept {
+            // Not until now: if this start falls into a glitch of the clock, fresh tokens expire before it.
+            Some(kept) => history.forget_until(kept.dropped_until),
+            None if config.token_cutoff == TokenCutoff::None => {}
             // Earlier starts may have used and forgotten tokens that expired before this one.
-            history.forget_until(now.unix.into());
+            None => history.forget_until(now.unix.into()),
         }
-        for used in storage.map_or(&[][..], |(_, used)| used) {
+        for used in kept.map_or(&[][..], |kept| &kept.used) {
             history.restore(*used, now).map_err(|_| ServerConfigError::JournalTooLarge)?;
         }
         let slots = config.slots as usize;

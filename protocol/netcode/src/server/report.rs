@@ -126,6 +126,8 @@ pub struct TableUsage {
     pub used_tokens: usize,
     /// Whether packets are due. A stopped server should call `transmit` until this is false.
     pub has_due_packets: bool,
+    /// Whether no client gets a slot because the [journal](crate::token::history::Journal) of used tokens is busy.
+    pub is_journal_busy: bool,
 }
 
 #[cfg(test)]

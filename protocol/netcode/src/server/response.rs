@@ -177,7 +177,7 @@ impl NetcodeServer {
         if !self.has_event_capacity() {
             return Err(Discard::EventsFull);
         }
-        if self.journal.as_ref().is_some_and(|journal| journal.is_busy()) {
+        if self.is_journal_busy() {
             return Err(Discard::HistoryUnavailable);
         }
         let Some(pending) = self.pending.get(index) else { return Err(Discard::UnknownSender) };

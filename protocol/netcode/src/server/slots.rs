@@ -575,6 +575,13 @@ mod tests {
     }
 
     #[test]
+    fn number_of_a_handle_is_the_handle() {
+        let client = ClientHandle { shard: ShardId(3), slot: 17, generation: 4 };
+        assert_eq!(client.to_bits(), 0x0000_0004_0003_0011);
+        assert_eq!(ClientHandle::from_bits(client.to_bits()), client);
+    }
+
+    #[test]
     fn a_packet_read_late_counts_from_when_it_may_have_arrived() {
         let mut slots = Slots::new(1, ShardId(0), &Seed::from([1; 32]));
         let client = slots.assign(new_client(0), at(10)).unwrap();

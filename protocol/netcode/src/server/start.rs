@@ -21,16 +21,14 @@ use crate::crypto::packet::PacketCipher;
 use crate::discard::Discards;
 use crate::time::Now;
 use crate::token::challenge::Challenger;
-use crate::token::history::{Journal, UsedToken};
+use crate::token::history::{Journal, KeptTokens};
 
 /// The storage of a token history that survives restarts: restored tokens, and a journal for new ones.
 pub struct TokenStorage {
     /// The journal for used tokens.
     pub journal: Box<dyn Journal>,
-    /// The key of the token names in the journal. It lives as long as the journal.
-    pub names: [u8; 32],
-    /// The unexpired tokens that earlier starts used.
-    pub used: alloc::vec::Vec<UsedToken>,
+    /// What the journal has of earlier starts.
+    pub kept: KeptTokens,
 }
 
 /// The setup of one shard of a server.
@@ -122,7 +120,7 @@ impl NetcodeServer {
         now: Now,
         storage: TokenStorage,
     ) -> Result<Self, ServerConfigError> {
-        let registry = ClientRegistry::new(&config, 1, seed, now, Some((&storage.names, &storage.used)))?;
+        let registry = ClientRegistry::new(&config, 1, seed, now, Some(&storage.kept))?;
         let registry = RegistryRef::Own(Box::new(registry));
         let mut server = Self::with_registry(config, keys, seed, now, ShardId::default(), registry)?;
         server.set_journal(storage.journal);

@@ -11,6 +11,8 @@
 //! A journal stores the keyed names of tokens. Names are computed only for the journal and for entries that it
 //! restored.
 
+use alloc::vec::Vec;
+
 use super::epochs::ForgottenExpiries;
 use super::used::{KeyUse, UsedSet};
 use crate::crypto::digest::{Digest, DigestKey};
@@ -27,6 +29,17 @@ pub struct UsedToken {
     pub name: Digest,
     /// The second in which the token expires. The record may be forgotten then.
     pub expires: UnixSeconds,
+}
+
+/// The used tokens that a journal kept from earlier starts.
+pub struct KeptTokens {
+    /// The key of the token names in the journal. It lives as long as the journal.
+    pub names: [u8; 32],
+    /// The tokens that earlier starts used, without those that were dropped as expired.
+    pub used: Vec<UsedToken>,
+    /// The latest expiry of a token that was dropped, or 0. The server refuses tokens that expire by then, even if the
+    /// wall clock was stepped back since.
+    pub dropped_until: UnixSeconds,
 }
 
 /// Storage for used tokens that survives a restart of the server.

@@ -4,7 +4,6 @@ use alloc::boxed::Box;
 use core::fmt;
 
 use rand::CryptoRng;
-use zeroize::Zeroizing;
 
 use super::ConnectToken;
 use crate::crypto::key::Key;
@@ -116,7 +115,7 @@ fn check_claims<'a>(claims: &Claims<'a>) -> Result<&'a Servers, IssueError> {
 /// Writes the token's 2048 bytes.
 fn write_token(public: PublicLayout<'_>) -> ConnectToken {
     // The token is written on the heap: no copy with keys is left on the stack.
-    let mut bytes = Box::new(Zeroizing::new([0; CONNECT_TOKEN_BYTES]));
+    let mut bytes = Box::new([0; CONNECT_TOKEN_BYTES]);
     public.emit(&mut bytes);
     ConnectToken { bytes, facts: public.into() }
 }

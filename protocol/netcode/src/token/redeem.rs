@@ -68,6 +68,11 @@ impl TokenAge {
         self.minted
     }
 
+    /// Returns the second from which on the token is refused.
+    pub(crate) const fn expires(self) -> UnixSeconds {
+        self.expires
+    }
+
     /// Returns whether this token is newer than the other one. Tokens with the same time are not.
     pub(crate) fn is_newer_than(self, other: Self) -> bool {
         // Tokens of other issuers have no mint time. Their expiry orders tokens of equal lifetime.

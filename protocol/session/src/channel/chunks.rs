@@ -9,7 +9,7 @@ use core::time::Duration;
 
 use crate::channel::shared::SharedMessage;
 use crate::channel::slab::{EntrySlab, entry_index};
-use crate::channel::wire::pieces::PIECE_BYTES;
+use crate::channel::wire::pieces::{MAX_PIECES, PIECE_BYTES};
 use crate::reliability::MemoryBudget;
 use slipgate_netcode::slab::MustExist;
 use slipgate_netcode::time::Instant;
@@ -21,6 +21,9 @@ const GROUP_BYTES: usize = GROUP * size_of::<Chunk>();
 /// Chunks that each pool may use outside the shared budget, so that a connection can repair its losses even while
 /// others hold all of the budget.
 const RESERVE: usize = 32;
+/// Chunks of messages that each pool may take in addition, while the shared budget is exhausted: one message of the
+/// largest size. Only the oldest missing messages of channels take them, each as a whole, so that it completes.
+const OVERDRAFT: usize = MAX_PIECES as usize;
 /// Bytes of memory for received data that each connection may take outside the budget that it shares with others.
 pub const RESERVE_BYTES: usize = RESERVE * size_of::<Chunk>();
 /// How long unused memory is kept after its last use.
@@ -61,8 +64,9 @@ impl Default for ChunkList {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Credit {
     No,
-    /// Allowed for messages that free memory when they are complete. Credit is bounded by one message of the maximum
-    /// size.
+    /// Allowed: the whole packet was checked, or the pool has no shared budget, as those of sent messages.
+    Checked,
+    /// Allowed: the message has taken its chunks from the overdraft.
     Overdraft,
 }
 
@@ -78,11 +82,14 @@ pub(crate) struct ChunkPool {
     /// Messages that are referenced instead of copied. Their bytes belong to the application.
     references: EntrySlab<ReferenceIndex, SharedMessage>,
     free: u32,
+    /// Chunks in use, without those of messages in the overdraft.
     used: usize,
+    /// Chunks of the messages in the overdraft, missing pieces included.
+    overdraft: usize,
     last_use: Instant,
     budget: Option<MemoryBudget>,
     /// Groups that are charged to the shared budget: the maximum that was in use at once beyond the reserve. Groups
-    /// that an overdraft allocated are not among them, and stay unused until the next overdraft.
+    /// of the overdraft are not among them, and stay unused until the next one.
     taken: usize,
     /// Bytes of the receivers' lists that are charged to the shared budget.
     list_bytes: usize,
@@ -97,6 +104,7 @@ impl ChunkPool {
             references,
             free: NO_CHUNK,
             used: 0,
+            overdraft: 0,
             last_use: Instant::default(),
             budget,
             taken: 0,
@@ -121,7 +129,7 @@ impl ChunkPool {
     /// Stores a reference to a shared message, or a copy if the pool holds [`MAX_SHARED`] references.
     pub(crate) fn store_shared(&mut self, message: &SharedMessage) -> Option<ChunkList> {
         if self.references.len() >= MAX_SHARED {
-            return self.store(message.bytes(), Credit::Overdraft);
+            return self.store(message.bytes(), Credit::Checked);
         }
         let index = self.references.insert(message.clone());
         Some(ChunkList { first: SHARED, last: index.0.into() })
@@ -201,7 +209,7 @@ impl ChunkPool {
 
     /// Frees all memory if nothing was stored for [`RETENTION`].
     pub(crate) fn tick(&mut self, now: Instant) {
-        if self.used > 0 {
+        if self.used + self.overdraft > 0 {
             self.last_use = now;
         // Only as a whole: a group cannot be freed while any of its chunks is in use.
         } else if !self.groups.is_empty() && now.reached(self.last_use, RETENTION) {
@@ -227,6 +235,28 @@ impl ChunkPool {
         }
         let groups = chunks.saturating_sub(own).div_ceil(GROUP);
         budget.left() >= groups * GROUP_BYTES + list_bytes
+    }
+
+    /// Returns how many chunks the overdraft has left.
+    pub(crate) const fn overdraft_left(&self) -> usize {
+        OVERDRAFT - self.overdraft
+    }
+
+    /// Moves a message of this many pieces to the overdraft, with those pieces that are stored already. Returns whether
+    /// it has room for the message.
+    pub(crate) fn begin_overdraft(&mut self, pieces: u16, stored: u16) -> bool {
+        let has_room = usize::from(pieces) <= self.overdraft_left();
+        if has_room {
+            self.overdraft += usize::from(pieces);
+            self.used -= usize::from(stored);
+        }
+        has_room
+    }
+
+    /// Ends what [`begin_overdraft`](Self::begin_overdraft) began. The stored pieces must be released next.
+    pub(crate) fn end_overdraft(&mut self, pieces: u16, stored: u16) {
+        self.overdraft -= usize::from(pieces);
+        self.used += usize::from(stored);
     }
 
     /// Charges the growth of a list to the shared budget. [`fits`](Self::fits) has checked it for the whole packet, so
@@ -258,8 +288,11 @@ impl ChunkPool {
     }
 
     fn take(&mut self, credit: Credit) -> Option<u32> {
-        if !self.may_use_more() && credit == Credit::No {
-            return None;
+        match credit {
+            Credit::No if !self.may_use_more() => return None,
+            // It takes its part of the budget all the same, if there is one.
+            Credit::Checked => _ = self.may_use_more(),
+            Credit::No | Credit::Overdraft => {}
         }
         // Allocates only while the pool warms up.
         if self.free == NO_CHUNK {
@@ -268,7 +301,7 @@ impl ChunkPool {
         let index = self.free;
         let chunk = self.chunk_mut(index).must_exist("a free chunk")?;
         self.free = core::mem::replace(&mut chunk.next, NO_CHUNK);
-        self.used += 1;
+        self.used += usize::from(credit != Credit::Overdraft);
         Some(index)
     }
 
@@ -373,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn shared_budget_bounds_pools_beyond_reserve_and_overdraft() {
+    fn shared_budget_bounds_pools_beyond_reserve() {
         let shared = MemoryBudget::new(3 * GROUP_BYTES);
         let mut pools = [0; 2].map(|_| ChunkPool::new(Some(shared.clone())));
         let large = message((RESERVE + 2 * GROUP) * PIECE_BYTES);
@@ -385,9 +418,9 @@ mod tests {
             RESERVE + GROUP,
             "a group that was taken for a refused message stays taken"
         );
-        let overdraft = pools[1].store(&large, Credit::Overdraft).unwrap();
+        let unbounded = pools[1].store(&large, Credit::Checked).unwrap();
         assert_eq!(shared.left(), 0);
-        pools[1].release(overdraft);
+        pools[1].release(unbounded);
         pools[0].release(list);
         let at = |millis| Instant::from_start(Duration::from_millis(millis));
         for pool in &mut pools {
@@ -400,14 +433,14 @@ mod tests {
     }
 
     #[test]
-    fn chunks_freed_by_an_overdraft_are_not_reused() {
+    fn chunks_freed_by_an_unbounded_are_not_reused() {
         let mut pool = ChunkPool::new(Some(MemoryBudget::new(0)));
         let large = message(10 * GROUP * PIECE_BYTES);
         let mut kept = Vec::new();
         for _ in 0..5 {
-            let overdraft = pool.store(&large, Credit::Overdraft).unwrap();
+            let unbounded = pool.store(&large, Credit::Checked).unwrap();
             assert_eq!(pool.available(1), 0);
-            pool.release(overdraft);
+            pool.release(unbounded);
             while pool.available(1) > 0 {
                 kept.push(pool.store(&[1], Credit::No).unwrap());
             }

@@ -31,6 +31,7 @@ mod send;
 mod shared;
 mod slab;
 mod stats;
+pub(crate) mod steps;
 pub mod transfer;
 mod transfer_channel;
 mod violation;
@@ -51,6 +52,9 @@ pub use self::scheduling::turn::QUANTUM_BYTES;
 pub use self::send::receipts::MAX_RECEIPTS;
 pub use self::shared::SharedMessage;
 pub use self::stats::ChannelStats;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub use self::steps::search_steps;
 pub use self::violation::ChannelViolation;
 pub use self::wire::control;
 pub use self::wire::frame::FrameCursor;

@@ -44,6 +44,12 @@ impl<I: SlabIndex, T> EntrySlab<I, T> {
         self.entries.capacity()
     }
 
+    /// Returns the bytes of memory that the lists hold.
+    #[cfg(test)]
+    pub(crate) fn list_bytes(&self) -> usize {
+        self.entries.capacity() * size_of::<Option<T>>() + self.free.capacity() * size_of::<I>()
+    }
+
     /// Returns how many values there are.
     pub(crate) fn len(&self) -> usize {
         self.entries.len() - self.free.len()

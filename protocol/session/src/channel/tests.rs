@@ -85,6 +85,21 @@ fn of(kind: Kind) -> ChannelConfig {
 const MESSAGE_KINDS: [Kind; 4] = [Kind::Unreliable, Kind::Sequenced, Kind::ReliableUnordered, Kind::ReliableOrdered];
 
 #[test]
+fn packet_without_content_moves_no_later_number_back() {
+    let mut end = End::new(&[of(Kind::ReliableOrdered)]);
+    // It found no content, so it did not leave, and its number is given to the next one.
+    assert!(end.packet(100).is_none());
+    let first = end.sequence - 1;
+    end.channels.skip(first - 1);
+    end.sequence = first;
+    end.send(C, b"hello");
+    let (sequence, _) = end.packet(100).unwrap();
+    end.channels.skip(sequence + 1);
+    end.channels.on_acked(sequence);
+    assert!(!end.channels.wants_to_send());
+}
+
+#[test]
 fn messages_of_every_kind_and_size_arrive() {
     for kind in MESSAGE_KINDS {
         let [mut one, mut other] = End::pair(&[of(kind)]);

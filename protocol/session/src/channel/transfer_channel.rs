@@ -20,6 +20,8 @@ pub(crate) struct TransferChannel {
     transfers: Option<Box<Transfers>>,
     /// Since when there has been a frame to write.
     waiting_since: Option<Instant>,
+    /// Nothing has changed since a poll found no event, so that the next poll visits no transfer.
+    is_quiet: bool,
 }
 
 impl TransferChannel {
@@ -36,6 +38,7 @@ impl TransferChannel {
         hashing: Option<&HashingGrant>,
         role: TransferRole,
     ) -> Option<&mut Transfers> {
+        self.is_quiet = false;
         // Created on demand: most connections never have a transfer.
         if self.transfers.is_none() {
             let config = config.transfers.clone();
@@ -70,23 +73,33 @@ impl TransferChannel {
     }
 
     pub(crate) fn write(&mut self, buf: &mut [u8]) -> Option<(usize, SentTransferFrame)> {
+        self.is_quiet = false;
         self.transfers.as_deref_mut()?.write(buf)
     }
 
     pub(crate) fn on_acked(&mut self, sent: SentTransferFrame) {
+        self.is_quiet = false;
         if let Some(transfers) = &mut self.transfers {
             transfers.on_acked(sent);
         }
     }
 
     pub(crate) fn on_lost(&mut self, sent: SentTransferFrame) {
+        self.is_quiet = false;
         if let Some(transfers) = &mut self.transfers {
             transfers.on_lost(sent);
         }
     }
 
     pub(crate) fn poll_event(&mut self) -> Option<TransferEvent> {
-        self.transfers.as_deref_mut()?.poll_event()
+        if self.is_quiet {
+            return None;
+        }
+        let transfers = self.transfers.as_deref_mut()?;
+        let event = transfers.poll_event();
+        // Each poll hashes a part of what has arrived.
+        self.is_quiet = event.is_none() && !transfers.has_unhashed();
+        event
     }
 
     pub(crate) fn into_partials(self) -> impl Iterator<Item = PartialTransfer> {

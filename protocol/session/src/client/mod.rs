@@ -209,6 +209,15 @@ impl SessionClient {
         }
     }
 
+    /// Returns whether the next message of a datagram should be taken now, after `in_a_row` others of it. If not, the
+    /// server has used up its work budget: no datagram is processed until this one may go on, so that messages stay in
+    /// order and none is refused.
+    pub fn may_deliver(&mut self, received: &ClientReceivedDatagram, in_a_row: u32, now: Instant) -> bool {
+        let ClientReceivedDatagram::Frames { .. } = received else { return true };
+        let Some(connection) = self.protocol.as_mut().and_then(ClientProtocol::connection_mut) else { return true };
+        connection.may_deliver(in_a_row, now)
+    }
+
     /// Takes the next message of a datagram that was processed; `scratch` receives messages that do not lie in the
     /// datagram in one piece.
     #[inline]
@@ -509,7 +518,7 @@ fn poll_protocol(protocol: &mut ClientProtocol) -> Option<ClientSessionEvent> {
     match protocol {
         ClientProtocol::Payloads => None,
         ClientProtocol::Packets(packets) => packets.poll_event().map(ClientSessionEvent::Packet),
-        ClientProtocol::Channels(connection) => connection.channels.poll_event().map(ClientSessionEvent::Channel),
+        ClientProtocol::Channels(connection) => connection.poll_event().map(ClientSessionEvent::Channel),
     }
 }
 

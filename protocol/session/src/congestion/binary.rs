@@ -117,7 +117,7 @@ impl Binary {
             since_halving: Duration::ZERO,
             round_trip: 0.0,
             has_sample: false,
-            min_round_trip: WindowedMinMax::min(BASE_WINDOW),
+            min_round_trip: WindowedMinMax::min(BASE_WINDOW, BASE_WINDOW),
             ticked_at: None,
         }
     }

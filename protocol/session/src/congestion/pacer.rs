@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use super::rate::BytesPerSecond;
+use super::timing::nanos_since;
 use super::units::{Bytes, Seconds};
 use slipgate_netcode::time::Instant;
 
@@ -34,8 +35,8 @@ impl Pacer {
 
     /// Returns the credit at `now`, if `rate` applied since the last filling; negative while a debt is paid back.
     pub(super) fn credit(&self, rate: BytesPerSecond, burst: Seconds, now: Instant) -> Bytes {
-        let passed = self.filled_at.map_or(Duration::ZERO, |filled_at| now.since(filled_at));
-        (self.credit + rate * Seconds::from(passed)).min(self.max_credit(rate, burst))
+        let passed = self.filled_at.map_or(0, |filled_at| nanos_since(now, filled_at));
+        (self.credit + rate * Seconds::from_nanos(passed)).min(self.max_credit(rate, burst))
     }
 
     /// Adds the credit up to `now`; call it before the rate changes.

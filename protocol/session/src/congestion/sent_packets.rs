@@ -8,7 +8,7 @@ use alloc::collections::VecDeque;
 use core::time::Duration;
 
 use super::controller::SentPacket;
-use super::timing::{LossDelays, Timing};
+use super::timing::{LossDelays, Timing, nanos};
 use crate::wire::reliable::{Sequence, SequenceBits, low_bits};
 use slipgate_netcode::time::Instant;
 
@@ -404,7 +404,8 @@ impl SentPackets {
     pub(crate) fn loss_deadline(&self, delays: LossDelays) -> Option<Instant> {
         let record = self.oldest_in_flight()?;
         let has_gap = self.largest_acked.is_some_and(|acked| acked >= self.oldest + PACKET_THRESHOLD);
-        Some(record.sent_at.after(if has_gap { delays.after_gap } else { delays.limit }))
+        let delay = if has_gap { delays.after_gap } else { delays.limit };
+        Some(Instant::from_nanos(record.sent_at.as_nanos().saturating_add(delay)))
     }
 
     /// Returns whether any packet is in flight.
@@ -423,7 +424,8 @@ impl SentPackets {
         let first = timing.probe_timeout();
         // RFC 9002, section 6.2.1: the timer restarts with each packet sent.
         let since = self.last_sent_at.max(self.pto_at)?;
-        Some(since.after((first * (1 << self.pto_count)).min(first.max(MAX_PTO))))
+        let timeout = first.saturating_mul(1 << self.pto_count).min(first.max(nanos(MAX_PTO)));
+        Some(Instant::from_nanos(since.as_nanos().saturating_add(timeout)))
     }
 
     /// Records that a probe was due, whether it was sent, replaced by data, or impossible.

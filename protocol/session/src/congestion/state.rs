@@ -14,7 +14,7 @@ use super::glide::{Glide, GlideConfig};
 use super::pacer::{self, Pacer};
 use super::rate::{BytesPerSecond, FLOOR_INTERVAL, FLOOR_PACKET_BYTES};
 use super::suggestion::{PacketShape, Suggestion};
-use super::timing::{LossDelays, RttEstimator, Timing, ewma, nanos};
+use super::timing::{LossDelays, RttEstimator, Timing, ewma, nanos, nanos_since};
 use super::units::{Bytes, Seconds};
 use slipgate_netcode::time::Instant;
 
@@ -200,7 +200,7 @@ impl CongestionState {
     pub fn on_tick(&mut self, in_flight: u64, now: Instant) {
         self.fill(now);
         if let Some(ticked_at) = self.ticked_at {
-            let interval = nanos(now.since(ticked_at)).min(nanos(MAX_TICK));
+            let interval = nanos_since(now, ticked_at).min(nanos(MAX_TICK));
             // The first interval is the estimate; later ones smooth it.
             self.tick = if self.tick == 0 { interval } else { ewma(self.tick, interval, TICK_SMOOTHING) };
             self.burst = pacer::burst(self.tick_interval());
@@ -261,14 +261,14 @@ impl CongestionState {
 
     /// Returns the timing that probes use.
     #[must_use]
-    pub(crate) fn timing(&self) -> Timing {
+    pub(crate) const fn timing(&self) -> &Timing {
         self.path.timing()
     }
 
     /// Returns the ages at which a packet is lost.
     #[must_use]
     pub fn loss_delays(&self) -> LossDelays {
-        self.path.loss_delays()
+        self.path.timing().loss_delays()
     }
 
     /// Returns the measurements of the path.
@@ -284,7 +284,7 @@ impl CongestionState {
             phase: report.phase,
             base_round_trip: base,
             round_trip: smoothed,
-            round_trip_variation: smoothed.map(|_| self.path.timing().variation),
+            round_trip_variation: smoothed.map(|_| Duration::from_nanos(self.path.timing().variation)),
             queueing_delay: report.queueing_delay.or(by_round_trip),
             loss: self.loss,
             demand: self.demand,
@@ -534,7 +534,7 @@ mod tests {
         );
         assert!(stats.queueing_delay.unwrap() > Duration::from_millis(5), "{stats:?}");
         assert!((0.15..0.35).contains(&stats.loss), "{stats:?}");
-        assert_eq!(stats.round_trip_variation, Some(congestion.path.timing().variation));
+        assert_eq!(stats.round_trip_variation, Some(Duration::from_nanos(congestion.path.timing().variation)));
     }
 
     /// A peer of 60 turns a second holds acknowledgements for up to 16 ms, which is not jitter of the path.

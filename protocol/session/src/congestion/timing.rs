@@ -16,7 +16,7 @@ const SMOOTHING: f64 = 0.125;
 /// Weight of a new sample in the variation (RFC 6298, section 2.3).
 const VARIATION_SMOOTHING: f64 = 0.25;
 /// Variations above the smoothed round trip that are still ordinary (RFC 6298, section 2.3).
-const VARIATIONS: u32 = 4;
+const VARIATIONS: u64 = 4;
 /// A packet may be reordered by an eighth of the round trip before it counts as lost (RFC 9002, section 6.1.2).
 const REORDERING_SHARE: u64 = 8;
 /// The resolution of timers (RFC 9002, section 6.1.2).
@@ -45,73 +45,70 @@ const SUSPICIOUS_SHARE: f64 = 0.75;
 /// The lifetime of an unconfirmed round trip, as a multiple of the minimum round trip plus the feedback interval.
 const CANDIDATE_LIFETIME: u32 = 4;
 
-/// The measurements that loss detection and probes need.
+/// The measurements that loss detection and probes need, in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Timing {
     /// The round-trip time, smoothed (RFC 6298).
-    pub(crate) smoothed: Duration,
+    pub(crate) smoothed: u64,
     /// The mean deviation of the round trip (RFC 6298).
-    pub(crate) variation: Duration,
+    pub(crate) variation: u64,
     /// The smoothed interval between the feedback datagrams of the peer.
-    pub(crate) feedback_interval: Duration,
+    pub(crate) feedback_interval: u64,
 }
 
-/// The ages at which a packet counts as lost.
+/// The ages at which a packet counts as lost, in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LossDelays {
     /// If packets sent later were acknowledged.
-    pub after_gap: Duration,
+    pub(crate) after_gap: u64,
     /// In any case.
-    pub limit: Duration,
+    pub(crate) limit: u64,
 }
 
 impl LossDelays {
-    /// Returns the delays of a path by its [`Timing`] in nanoseconds (RFC 9002, section 6.1.2). They allow for a
-    /// feedback interval too, because acknowledgements wait for the peer's next packet. The limit is one second, or up
-    /// to five on a slower path.
-    fn of(smoothed: u64, variation: u64, feedback_interval: u64) -> Self {
-        let grace = smoothed / REORDERING_SHARE;
-        // The largest allowance counts, not the sum: they overlap.
-        let deviations = variation.saturating_mul(VARIATIONS.into());
-        let allowance = grace.max(deviations).max(feedback_interval).max(nanos(GRANULARITY));
-        let after_gap = smoothed.saturating_add(allowance);
-        let limit = after_gap.saturating_add(feedback_interval).saturating_add(nanos(MAX_ACK_DELAY));
-        let limit = limit.clamp(nanos(MAX_LOSS_DELAY), nanos(MAX_WAIT));
-        Self { after_gap: Duration::from_nanos(after_gap), limit: Duration::from_nanos(limit) }
+    /// Returns the same age whether or not packets sent later were acknowledged.
+    pub(crate) const fn fixed(limit: Duration) -> Self {
+        Self { after_gap: nanos(limit), limit: nanos(limit) }
     }
 }
 
 impl Default for Timing {
     fn default() -> Self {
         Self {
-            smoothed: INITIAL_ROUND_TRIP,
-            variation: INITIAL_ROUND_TRIP / 2,
-            feedback_interval: INITIAL_FEEDBACK_INTERVAL,
+            smoothed: nanos(INITIAL_ROUND_TRIP),
+            variation: nanos(INITIAL_ROUND_TRIP) / 2,
+            feedback_interval: nanos(INITIAL_FEEDBACK_INTERVAL),
         }
     }
 }
 
 impl Timing {
-    /// Returns both ages at which a packet is lost.
-    #[cfg(test)]
+    /// Returns the ages at which a packet is lost (RFC 9002, section 6.1.2). They allow for a feedback interval too,
+    /// because acknowledgements wait for the peer's next packet. The limit is one second, or up to five on a slower
+    /// path.
     pub(crate) fn loss_delays(&self) -> LossDelays {
-        LossDelays::of(nanos(self.smoothed), nanos(self.variation), nanos(self.feedback_interval))
+        let grace = self.smoothed / REORDERING_SHARE;
+        // The largest allowance counts, not the sum: they overlap.
+        let deviations = self.variation.saturating_mul(VARIATIONS);
+        let allowance = grace.max(deviations).max(self.feedback_interval).max(nanos(GRANULARITY));
+        let after_gap = self.smoothed.saturating_add(allowance);
+        let limit = after_gap.saturating_add(self.feedback_interval).saturating_add(nanos(MAX_ACK_DELAY));
+        LossDelays { after_gap, limit: limit.clamp(nanos(MAX_LOSS_DELAY), nanos(MAX_WAIT)) }
     }
 
-    /// Returns how long after the last packet a silent path is probed (RFC 9002, section 6.2.1).
+    /// Returns how long after the last packet a silent path is probed, in nanoseconds (RFC 9002, section 6.2.1).
     #[must_use]
-    pub(crate) fn probe_timeout(&self) -> Duration {
-        (self.smoothed + GRANULARITY.max(self.variation * VARIATIONS) + MAX_ACK_DELAY).min(MAX_WAIT)
+    pub(crate) fn probe_timeout(&self) -> u64 {
+        let deviations = self.variation.saturating_mul(VARIATIONS).max(nanos(GRANULARITY));
+        let timeout = self.smoothed.saturating_add(deviations).saturating_add(nanos(MAX_ACK_DELAY));
+        timeout.min(nanos(MAX_WAIT))
     }
 }
 
 /// Measures the round trip and the feedback interval. A sample costs a few additions.
 #[derive(Clone, Debug)]
 pub(super) struct RttEstimator {
-    /// Those of [`Timing`], in nanoseconds.
-    smoothed: u64,
-    variation: u64,
-    feedback_interval: u64,
+    timing: Timing,
     base: WindowedMinMax,
     last_received_at: Option<Instant>,
     candidate: Option<RttCandidate>,
@@ -127,10 +124,8 @@ struct RttCandidate {
 impl RttEstimator {
     pub(super) fn new() -> Self {
         Self {
-            smoothed: nanos(INITIAL_ROUND_TRIP),
-            variation: nanos(INITIAL_ROUND_TRIP) / 2,
-            feedback_interval: nanos(INITIAL_FEEDBACK_INTERVAL),
-            base: WindowedMinMax::min(BASE_WINDOW),
+            timing: Timing::default(),
+            base: WindowedMinMax::min(BASE_WINDOW, BASE_WINDOW),
             last_received_at: None,
             candidate: None,
         }
@@ -138,27 +133,19 @@ impl RttEstimator {
 
     pub(super) fn on_feedback(&mut self, feedback: &Feedback<'_>) {
         if let Some(last_received_at) = self.last_received_at {
-            let interval = nanos(feedback.now.since(last_received_at)).min(nanos(MAX_FEEDBACK_INTERVAL));
+            let interval = nanos_since(feedback.now, last_received_at).min(nanos(MAX_FEEDBACK_INTERVAL));
             // The interval is that of all feedback, also of feedback without a new packet.
-            self.feedback_interval = ewma(self.feedback_interval, interval, INTERVAL_SMOOTHING);
+            let smoothed = &mut self.timing.feedback_interval;
+            *smoothed = ewma(*smoothed, interval, INTERVAL_SMOOTHING);
         }
         self.last_received_at = Some(feedback.now);
         if let Some(newest) = feedback.newest {
-            self.sample(feedback.now.since(newest.sent_at).saturating_sub(newest.ack_delay), feedback.now);
+            self.sample(round_trip(&newest, feedback.now), feedback.now);
         }
     }
 
-    /// Returns the ages at which a packet is lost.
-    pub(super) fn loss_delays(&self) -> LossDelays {
-        LossDelays::of(self.smoothed, self.variation, self.feedback_interval)
-    }
-
-    pub(super) fn timing(&self) -> Timing {
-        Timing {
-            smoothed: Duration::from_nanos(self.smoothed),
-            variation: Duration::from_nanos(self.variation),
-            feedback_interval: Duration::from_nanos(self.feedback_interval),
-        }
+    pub(super) const fn timing(&self) -> &Timing {
+        &self.timing
     }
 
     /// Returns the minimum round trip of the window; `None` before the first.
@@ -168,7 +155,7 @@ impl RttEstimator {
 
     /// Returns the smoothed round trip; `None` before the first.
     pub(super) fn smoothed(&self) -> Option<Duration> {
-        self.base().map(|_| Duration::from_nanos(self.smoothed))
+        self.base().map(|_| Duration::from_nanos(self.timing.smoothed))
     }
 
     /// Returns whether a sample is a round trip of the path.
@@ -179,26 +166,27 @@ impl RttEstimator {
     /// confirms it. No peer holds an acknowledgement for longer than the packet has been gone.
     #[inline]
     pub(super) fn is_plausible(&mut self, newest: &NewestAck, now: Instant) -> bool {
-        let gone = now.since(newest.sent_at);
+        let gone = nanos_since(now, newest.sent_at);
         // The peer cannot have held the acknowledgement for longer than the packet exists.
-        if newest.ack_delay > gone + GRANULARITY {
+        if nanos(newest.ack_delay) > gone.saturating_add(nanos(GRANULARITY)) {
             return false;
         }
-        let rtt = gone.saturating_sub(newest.ack_delay);
-        let rounded_up = Seconds::from(rtt + GRANULARITY).0;
+        let rtt = round_trip(newest, now);
+        let rounded_up = Seconds::from_nanos(rtt.saturating_add(nanos(GRANULARITY))).0;
         if self.base.value().is_none_or(|base| rounded_up >= base * SUSPICIOUS_SHARE) {
             self.candidate = self.candidate.filter(|candidate| now.since(candidate.since) <= self.candidate_lifetime());
             return true;
         }
-        self.confirms(rtt, newest.sent_at, now)
+        self.confirms(Duration::from_nanos(rtt), newest.sent_at, now)
     }
 
     /// Returns how long a candidate waits. Bonded and alternating paths have short round trips between long ones.
     fn candidate_lifetime(&self) -> Duration {
-        (self.base().unwrap_or_default() + self.timing().feedback_interval) * CANDIDATE_LIFETIME
+        (self.base().unwrap_or_default() + Duration::from_nanos(self.timing.feedback_interval)) * CANDIDATE_LIFETIME
     }
 
     /// Returns whether a short sample counts because an earlier one was as short. The longer of the two is taken.
+    #[cold]
     fn confirms(&mut self, rtt: Duration, sent_at: Instant, now: Instant) -> bool {
         match &mut self.candidate {
             // All datagrams that gathered in a socket are read at once, and are as wrong as the first of them.
@@ -209,7 +197,7 @@ impl RttEstimator {
                 if rtt >= first {
                     return true;
                 }
-                self.sample(first, now);
+                self.sample(nanos(first), now);
             }
             candidate => *candidate = Some(RttCandidate { since: now, rtt }),
         }
@@ -218,15 +206,15 @@ impl RttEstimator {
 
     // The first sample is the estimate, and half of it the variation (RFC 6298, section 2.2).
     #[inline]
-    fn sample(&mut self, rtt: Duration, now: Instant) {
-        let sample = nanos(rtt);
-        (self.smoothed, self.variation) = if self.base.value().is_none() {
+    fn sample(&mut self, sample: u64, now: Instant) {
+        let Timing { smoothed, variation, .. } = &mut self.timing;
+        (*smoothed, *variation) = if self.base.value().is_none() {
             (sample, sample / 2)
         } else {
-            let off = self.smoothed.abs_diff(sample);
-            (ewma(self.smoothed, sample, SMOOTHING), ewma(self.variation, off, VARIATION_SMOOTHING))
+            let off = smoothed.abs_diff(sample);
+            (ewma(*smoothed, sample, SMOOTHING), ewma(*variation, off, VARIATION_SMOOTHING))
         };
-        self.base.push(Seconds::from(rtt).0, Seconds::from(now).0);
+        self.base.push(Seconds::from_nanos(sample).0, Seconds::from(now).0);
     }
 }
 
@@ -237,15 +225,31 @@ pub(super) fn ewma(old: u64, new: u64, weight: f64) -> u64 {
     (from + (to - from) * weight + 0.5) as i64 as u64
 }
 
-/// Returns whole nanoseconds; the differences of two instants fit into 64 bits.
+/// Returns the nanoseconds from `earlier` to `now`, or zero if `earlier` is later.
+#[inline]
+pub(super) const fn nanos_since(now: Instant, earlier: Instant) -> u64 {
+    now.as_nanos().saturating_sub(earlier.as_nanos())
+}
+
+/// Returns the round trip of a packet, in nanoseconds, without the time that the peer held its acknowledgement.
+#[inline]
+fn round_trip(newest: &NewestAck, now: Instant) -> u64 {
+    nanos_since(now, newest.sent_at).saturating_sub(nanos(newest.ack_delay))
+}
+
+/// Returns whole nanoseconds, at most the largest number of 64 bits.
+#[inline]
 pub(super) const fn nanos(duration: Duration) -> u64 {
-    duration.as_nanos() as u64
+    duration.as_secs().saturating_mul(1_000_000_000).saturating_add(duration.subsec_nanos() as u64)
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::NewestAck;
     use super::*;
+
+    /// A millisecond in nanoseconds.
+    const MS: u64 = 1_000_000;
 
     fn ms(millis: u64) -> Duration {
         Duration::from_millis(millis)
@@ -271,9 +275,10 @@ mod tests {
     #[test]
     fn first_sample_is_estimate_and_half_is_variation() {
         let mut path = RttEstimator::new();
-        assert_eq!((path.base(), path.smoothed(), path.timing()), (None, None, Timing::default()));
+        assert_eq!((path.base(), path.smoothed(), *path.timing()), (None, None, Timing::default()));
         feed(&mut path, 1000, 80, 0);
-        assert_eq!((path.timing().smoothed, path.timing().variation, path.base()), (ms(80), ms(40), Some(ms(80))));
+        assert_eq!((path.timing().smoothed, path.timing().variation), (80 * MS, 40 * MS));
+        assert_eq!(path.base(), Some(ms(80)));
     }
 
     #[test]
@@ -353,9 +358,9 @@ mod tests {
         for at in 1..200 {
             feed(&mut path, 1000 + 100 * at, 80, 0);
         }
-        assert!(path.timing().feedback_interval.abs_diff(ms(100)) < ms(1));
+        assert!(path.timing().feedback_interval.abs_diff(100 * MS) < MS);
         feed(&mut path, 60_000, 80, 0);
-        assert!(path.timing().feedback_interval <= ms(120), "{:?}", path.timing());
+        assert!(path.timing().feedback_interval <= 120 * MS, "{:?}", path.timing());
     }
 
     #[test]
@@ -374,24 +379,28 @@ mod tests {
 
     #[test]
     fn timeouts_are_those_of_rfc_9002() {
-        let quick = Timing { smoothed: ms(80), variation: ms(1), feedback_interval: ms(5) };
-        let rare = Timing { feedback_interval: ms(33), ..quick };
-        let unsteady = Timing { variation: ms(20), ..quick };
+        let quick = Timing { smoothed: 80 * MS, variation: MS, feedback_interval: 5 * MS };
+        let rare = Timing { feedback_interval: 33 * MS, ..quick };
+        let unsteady = Timing { variation: 20 * MS, ..quick };
         for (timing, delay, probe) in [(quick, 90, 109), (rare, 113, 109), (unsteady, 160, 185)] {
-            assert_eq!((timing.loss_delays().after_gap, timing.probe_timeout()), (ms(delay), ms(probe)), "{timing:?}");
+            assert_eq!(
+                (timing.loss_delays().after_gap, timing.probe_timeout()),
+                (delay * MS, probe * MS),
+                "{timing:?}"
+            );
         }
     }
 
     #[test]
     fn path_slower_than_a_second_loses_nothing() {
-        let near = Timing { smoothed: ms(80), variation: ms(1), feedback_interval: ms(33) };
-        let far = Timing { smoothed: ms(1200), variation: ms(100), feedback_interval: ms(33) };
-        assert_eq!((near.loss_delays().limit, far.loss_delays().limit), (ms(1000), ms(1658)));
+        let near = Timing { smoothed: 80 * MS, variation: MS, feedback_interval: 33 * MS };
+        let far = Timing { smoothed: 1200 * MS, variation: 100 * MS, feedback_interval: 33 * MS };
+        assert_eq!((near.loss_delays().limit, far.loss_delays().limit), (1000 * MS, 1658 * MS));
     }
 
     #[test]
     fn suspended_machine_does_not_delay_losses() {
-        let late = Timing { smoothed: ms(60_000), variation: ms(30_000), feedback_interval: ms(300) };
-        assert_eq!((late.loss_delays().limit, late.probe_timeout()), (ms(5000), ms(5000)));
+        let late = Timing { smoothed: 60_000 * MS, variation: 30_000 * MS, feedback_interval: 300 * MS };
+        assert_eq!((late.loss_delays().limit, late.probe_timeout()), (5000 * MS, 5000 * MS));
     }
 }

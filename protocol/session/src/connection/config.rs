@@ -100,8 +100,9 @@ impl ConnectionConfig {
 pub struct Memory {
     /// Memory for fragmented packets, for messages in slices, and for messages that wait for older ones.
     ///
-    /// When it is used up, each connection still has [`RESERVE_BYTES`](crate::channel::RESERVE_BYTES) and the largest
-    /// message of each reliable channel, so one client that holds the rest cannot stop the others.
+    /// When it is used up, each connection still has [`RESERVE_BYTES`](crate::channel::RESERVE_BYTES), and memory for
+    /// the largest message, in which its channels receive one after the other: one client that holds the rest cannot
+    /// stop the others.
     pub messages: MemoryBudget,
     /// Memory for transfers, which must not delay messages while they are incomplete. A transfer never holds more than
     /// is left for the others: a budget of twice the largest transfer takes one of them.

@@ -25,7 +25,7 @@ use crate::reliability::{
 use crate::wire::PayloadSpan;
 use crate::wire::reliable::{Acks, MAX_HEADER_BYTES, ReliableHeader, Sequence};
 use crate::wire::session_frame::{
-    ArrivalEcho, MAX_EXTENDED_ACK_BYTES, SessionFrame, TIMESTAMP_REACH, Timestamp, unit_time,
+    ArrivalEcho, MAX_EXTENDED_ACK_BYTES, SessionFrame, TIMESTAMP_REACH, Timestamp, unit_nanos,
 };
 use slipgate_netcode::time::Instant;
 use slipgate_netcode::wire::cursor::Writer;
@@ -100,14 +100,15 @@ struct AckInfo {
     arrival: Option<PeerArrival>,
 }
 
-/// When the peer read a packet of ours.
+/// When the peer read a packet of ours, in nanoseconds.
 #[derive(Clone, Copy)]
 struct PeerArrival {
-    read_at: PeerTime,
+    /// By the peer's clock.
+    read_at: u64,
     /// How long the peer held its acknowledgement.
-    ack_delay: Duration,
+    ack_delay: u64,
     /// The maximum time that the packet waited in the peer's socket.
-    socket_delay: Duration,
+    socket_delay: u64,
 }
 
 impl ConnectionPath {
@@ -198,7 +199,8 @@ impl ConnectionPath {
         let sample = self.ack_result.newest.zip(info).and_then(|(newest, info)| sample(newest, info));
         if let Some(NewestAck { received_at: Some(_), sent_at, ack_delay, .. }) = sample {
             // Only samples with the peer's hold time are free of its tick interval.
-            self.send_times.on_round_trip(now.since(sent_at).saturating_sub(ack_delay), now);
+            let round_trip = (now - ack_delay).as_nanos().saturating_sub(sent_at.as_nanos());
+            self.send_times.on_round_trip(round_trip, now);
         }
         self.notify_controller(sample, now);
     }
@@ -225,6 +227,11 @@ impl ConnectionPath {
     #[inline]
     fn in_flight(&self) -> u64 {
         self.endpoint.tracker.sent.in_flight()
+    }
+
+    /// Returns whether a packet is neither stale nor a duplicate.
+    pub(super) fn is_new(&self, sequence: Sequence) -> bool {
+        self.endpoint.tracker.is_new(sequence)
     }
 
     /// Counts a datagram that is dropped before the endpoint processes it.
@@ -324,7 +331,7 @@ impl ConnectionPath {
 
     /// Returns when the probe timeout fires (RFC 9002, section 6.2).
     pub(super) fn pto_deadline(&self) -> Option<Instant> {
-        self.endpoint.tracker.sent.pto_deadline(&self.congestion.timing())
+        self.endpoint.tracker.sent.pto_deadline(self.congestion.timing())
     }
 
     /// Records that the probe timeout fired; the caller sends a probe if it has anything to send.
@@ -424,27 +431,36 @@ impl ConnectionPath {
 ///
 /// The previous frame would have named the packet if it had arrived by then: a sample is of the newest packet, named
 /// for the first time. An earlier arrival is a false report, which would hide a queue.
-fn peer_arrival(sent: PeerTime, since_previous: Option<Duration>, frame: &SessionFrame<'_>) -> Option<PeerArrival> {
+fn peer_arrival(sent: u64, since_previous: Option<u64>, frame: &SessionFrame<'_>) -> Option<PeerArrival> {
     let echo = frame.arrived?;
     // Both timestamps are of the peer's clock, so its offset cancels out.
-    let ack_delay = unit_time(frame.sent.units_since(echo.at).into());
-    let max_delay = since_previous.unwrap_or(Duration::MAX);
+    let ack_delay = unit_nanos(frame.sent.units_since(echo.at).into());
+    let max_delay = since_previous.unwrap_or(u64::MAX);
     let ack_delay = ack_delay.min(max_delay);
-    let max_socket_delay = (max_delay - ack_delay).saturating_add(MAX_TURN);
-    let read_at = PeerTime(sent.0.saturating_sub(ack_delay));
-    Some(PeerArrival { read_at, ack_delay, socket_delay: unit_time(echo.late.into()).min(max_socket_delay) })
+    let max_socket_delay = (max_delay - ack_delay).saturating_add(MAX_TURN.as_nanos() as u64);
+    let read_at = sent.saturating_sub(ack_delay);
+    Some(PeerArrival { read_at, ack_delay, socket_delay: unit_nanos(echo.late.into()).min(max_socket_delay) })
 }
 
 /// Returns a sample of the path, if the peer echoes the arrival of the newly acknowledged packet.
 fn sample(packet: SentPacket, info: AckInfo) -> Option<NewestAck> {
-    let sample = NewestAck {
-        sent_at: packet.sent_at,
-        received_at: info.arrival.map(|arrival| arrival.read_at),
-        ack_delay: info.arrival.map_or(Duration::ZERO, |arrival| arrival.ack_delay),
-        socket_delay: info.arrival.map_or(Duration::ZERO, |arrival| arrival.socket_delay),
-    };
     // An older packet was acknowledged at an unknown time.
-    (packet.sequence == info.ack).then_some(sample)
+    if packet.sequence != info.ack {
+        return None;
+    }
+    let unknown = NewestAck {
+        sent_at: packet.sent_at,
+        received_at: None,
+        ack_delay: Duration::ZERO,
+        socket_delay: Duration::ZERO,
+    };
+    let Some(PeerArrival { read_at, ack_delay, socket_delay }) = info.arrival else { return Some(unknown) };
+    Some(NewestAck {
+        sent_at: packet.sent_at,
+        received_at: Some(PeerTime(Duration::from_nanos(read_at))),
+        ack_delay: Duration::from_nanos(ack_delay),
+        socket_delay: Duration::from_nanos(socket_delay),
+    })
 }
 
 /// Writes a frame and what `fill` puts behind it. Returns the bytes written; 0 for an ack-eliciting packet without
@@ -472,14 +488,15 @@ mod tests {
 
     #[test]
     fn arrival_is_not_before_the_frame_that_did_not_name_it() {
+        const MS: u64 = 1_000_000;
         let ms = |millis: u16| Timestamp(4 * millis);
         let arrival = |held: u16, late: u8, since_previous: Option<u64>| {
             let arrived = Some(ArrivalEcho { at: ms(500 - held), late: 4 * late });
             let frame = SessionFrame { sent: ms(500), arrived, extended_acks: &[] };
-            let sent = PeerTime(Duration::from_millis(500));
-            let arrival = peer_arrival(sent, since_previous.map(Duration::from_millis), &frame).unwrap();
-            assert_eq!(arrival.read_at.0 + arrival.ack_delay, sent.0);
-            (arrival.ack_delay.as_millis(), arrival.socket_delay.as_millis())
+            let sent = 500 * MS;
+            let arrival = peer_arrival(sent, since_previous.map(|millis| millis * MS), &frame).unwrap();
+            assert_eq!(arrival.read_at + arrival.ack_delay, sent);
+            (arrival.ack_delay / MS, arrival.socket_delay / MS)
         };
         assert_eq!(arrival(200, 60, None), (200, 60), "the first frame");
         assert_eq!(arrival(20, 7, Some(25)), (20, 7), "arrived after the previous frame left");

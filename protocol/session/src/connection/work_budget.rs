@@ -127,8 +127,9 @@ pub(crate) struct RefusedPackets {
 /// The remaining work of one peer: two token buckets in nanoseconds. The first one is small and refills fast, the
 /// reserve is for bursts after a stall.
 ///
-/// A packet is granted while anything is left, and charged afterwards. Its exact cost is known only then, and a packet
-/// of 1,200 bytes costs at most a millisecond.
+/// A packet is granted while anything is left, and charged afterwards. Its exact cost is known only then. With the
+/// default limits a packet of 1,200 bytes costs at most a millisecond, without the messages that waited for it: those
+/// are charged one by one, and wait again when nothing is left.
 pub(super) struct WorkBudget {
     /// Nanoseconds of work per second of time.
     per_second: u64,
@@ -194,7 +195,6 @@ impl RefusalWindow {
 
 impl WorkBudget {
     pub(super) fn new(limits: WorkLimits) -> Self {
-        let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let burst = i64::try_from(limits.burst.as_nanos()).unwrap_or(i64::MAX);
         // Without a limit one bucket holds everything.
         let steady_burst = if burst == i64::MAX { burst } else { burst.min(STEADY_BURST) };
@@ -291,6 +291,11 @@ impl WorkBudget {
         Delivery::Continues
     }
 
+    /// Charges an event that the peer causes, which the application processes like a message.
+    pub(super) fn charge_event(&mut self) {
+        self.charge(self.per_message);
+    }
+
     /// Records that all messages of a packet were delivered.
     #[inline]
     pub(super) const fn on_packet_delivered(&mut self) {
@@ -323,7 +328,7 @@ impl WorkBudget {
             // The first packet may have waited, too.
             self.refilled_at = now - unread;
         }
-        let gained = self.gained_in(now.since(self.refilled_at));
+        let gained = self.gained_in(now.as_nanos().saturating_sub(self.refilled_at.as_nanos()));
         // The remainder of the division stays in the clock: it would be lost with frequent refills.
         if gained < RESERVE_REFILL as i64 {
             return;
@@ -331,18 +336,17 @@ impl WorkBudget {
         self.refilled_at = now;
         let burst = if self.is_suspect(now) { self.steady_burst.min(SUSPECT_BURST) } else { self.steady_burst };
         // The credit of an unread time ends with it: no packet waits any longer.
-        let max = burst.saturating_add(self.gained_in(unread));
+        let max = burst.saturating_add(self.gained_in(nanos(unread)));
         self.left = self.left.saturating_add(gained).min(max);
         self.reserve = self.reserve.saturating_add(gained / RESERVE_REFILL as i64).min(self.max_reserve);
     }
 
-    /// Returns the work that a time allows.
-    fn gained_in(&self, time: Duration) -> i64 {
-        let nanos = time.as_nanos();
+    /// Returns the work that this many nanoseconds allow.
+    fn gained_in(&self, time: u64) -> i64 {
         // 64 bits are enough for the time between two packets; a 128-bit division takes longer than all else here.
-        match u64::try_from(nanos).ok().and_then(|nanos| nanos.checked_mul(self.per_second)) {
+        match time.checked_mul(self.per_second) {
             Some(product) => (product / 1_000_000_000) as i64,
-            None => i64::try_from(nanos * u128::from(self.per_second) / 1_000_000_000).unwrap_or(i64::MAX),
+            None => i64::try_from(u128::from(time) * u128::from(self.per_second) / 1_000_000_000).unwrap_or(i64::MAX),
         }
     }
 
@@ -361,6 +365,11 @@ impl WorkBudget {
         self.previous = if follows { self.window } else { RefusalWindow::default() };
         self.window = RefusalWindow { since: now, ..RefusalWindow::default() };
     }
+}
+
+/// Returns whole nanoseconds, at most the largest number of 64 bits.
+fn nanos(duration: Duration) -> u64 {
+    Instant::from_start(duration).as_nanos()
 }
 
 #[cfg(test)]

@@ -179,6 +179,11 @@ impl PacketTracker {
         self.meter.on_datagram(self.with_lower_layers(bytes), now);
     }
 
+    /// Returns whether a packet is neither stale nor a duplicate.
+    pub(crate) fn is_new(&self, sequence: Sequence) -> bool {
+        self.received.check(sequence).is_ok()
+    }
+
     pub(super) fn has_received(&self, sequence: Sequence) -> bool {
         self.received.has(sequence)
     }
@@ -259,8 +264,7 @@ impl PacketTracker {
 
     /// Returns the delays of endpoints without congestion control, which wait for each packet alike.
     fn fixed_loss_delays(&self) -> LossDelays {
-        let limit = self.lost_report_delay();
-        LossDelays { after_gap: limit, limit }
+        LossDelays::fixed(self.lost_report_delay())
     }
 
     fn lost_report_delay(&self) -> Duration {

@@ -35,7 +35,7 @@ impl<const N: usize> SlidingSums<N> {
     #[inline]
     pub(super) fn add(&mut self, amounts: [i64; N], now: Instant) {
         // Most amounts fall into the newest bucket, which a comparison finds without a division.
-        if nanos(now) >= self.newest_end {
+        if now.as_nanos() >= self.newest_end {
             self.advance_to(self.bucket(now));
         }
         for (total, amount) in self.totals.iter_mut().zip(amounts) {
@@ -83,18 +83,13 @@ impl<const N: usize> SlidingSums<N> {
     }
 
     fn bucket(&self, now: Instant) -> u64 {
-        nanos(now) / self.width.max(1)
+        now.as_nanos() / self.width.max(1)
     }
 
     /// Returns the newest bucket with an amount, or 0.
     fn newest(&self) -> u64 {
         (self.newest_end / self.width.max(1)).saturating_sub(1)
     }
-}
-
-/// Uses 64 bits, as instants do: a 128-bit division would be the most expensive step of counting a packet.
-fn nanos(now: Instant) -> u64 {
-    now.since_start().as_nanos() as u64
 }
 
 #[cfg(test)]

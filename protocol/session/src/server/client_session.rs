@@ -136,7 +136,7 @@ impl ClientSession {
                 packets.poll_event().map(|event| SessionEvent::Packet { client, event })
             }
             ClientProtocol::Channels(connection) => {
-                connection.channels.poll_event().map(|event| SessionEvent::Channel { client, event })
+                connection.poll_event().map(|event| SessionEvent::Channel { client, event })
             }
         }
     }

@@ -19,6 +19,8 @@ mod receive;
 pub mod scheduling;
 mod send;
 mod server_uplink;
+#[cfg(test)]
+mod tests;
 mod transmit;
 mod uplink_lock;
 

@@ -129,11 +129,16 @@ impl SessionServer {
             ReceivedDatagram::Frames { client, payload, cursor } => {
                 let client = *client;
                 // The client may have been disconnected since its datagram was processed.
-                let connection = self.wake_client(client).ok()?.protocol.connection_mut()?;
+                let connection = self.session_mut(client).ok()?.protocol.connection_mut()?;
                 let message = connection.next_message(datagram.get(payload.clone())?, cursor, scratch, now.monotonic);
                 let work = connection.take_work_done();
                 self.work_done += work;
-                let message = message?;
+                let Some(message) = message else {
+                    // Events are polled when all messages are taken, and not for each message: a poll visits all
+                    // transfers.
+                    let _ = self.wake_client(client);
+                    return None;
+                };
                 Some(SessionMessage::from_channel(client, message, payload.start))
             }
         }

@@ -14,11 +14,18 @@ pub(crate) const TIMESTAMP_UNIT: Duration = Duration::from_micros(250);
 const UNIT_NANOS: u64 = TIMESTAMP_UNIT.as_nanos() as u64;
 /// Half of the timestamp range: longer differences are ambiguous.
 pub(crate) const TIMESTAMP_REACH: Duration = Duration::from_millis(8192);
+
 /// Returns the duration of this many units.
 #[inline]
 pub(crate) const fn unit_time(units: u64) -> Duration {
     // A `Duration` is made from one product of 64 bits in fewer steps than it is multiplied.
-    Duration::from_nanos(units.saturating_mul(UNIT_NANOS))
+    Duration::from_nanos(unit_nanos(units))
+}
+
+/// Returns the nanoseconds of this many units.
+#[inline]
+pub(crate) const fn unit_nanos(units: u64) -> u64 {
+    units.saturating_mul(UNIT_NANOS)
 }
 
 /// The maximum bytes of extended acknowledgements: with the 32 of the header they cover 256 packets.
@@ -39,8 +46,7 @@ impl From<Instant> for Timestamp {
     #[inline]
     fn from(moment: Instant) -> Self {
         // The cast keeps the lower 16 bits: the timestamp wraps.
-        // A division by a constant of 64 bits is a multiplication; one of 128 bits is a call.
-        Self((moment.since_start().as_nanos() as u64 / UNIT_NANOS) as u16)
+        Self((moment.as_nanos() / UNIT_NANOS) as u16)
     }
 }
 

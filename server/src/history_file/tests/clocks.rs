@@ -33,18 +33,18 @@ fn clock_stepped_ahead_drops_no_token_in_a_rewrite() {
     *now.lock().unwrap() = at(10, 1010 + HOUR);
     history.store(&[expiring(2, 1050 + HOUR)]).unwrap();
     history.rewrite(&[expiring(3, 1051 + HOUR)]).unwrap();
-    assert_eq!(history.kept().1.len(), 3);
+    assert_eq!(history.kept().used.len(), 3);
     // 45 s after its use by the monotonic clock the first one has expired.
     *now.lock().unwrap() = at(44, 1044 + HOUR);
     history.rewrite(&[]).unwrap();
-    assert_eq!(history.kept().1.len(), 3);
+    assert_eq!(history.kept().used.len(), 3);
     *now.lock().unwrap() = at(45, 1045 + HOUR);
     history.rewrite(&[]).unwrap();
-    assert_eq!(history.kept().1, [expiring(2, 1050 + HOUR), expiring(3, 1051 + HOUR)]);
+    assert_eq!(history.kept().used, [expiring(2, 1050 + HOUR), expiring(3, 1051 + HOUR)]);
     // The clock is right again, 46 s after the start of the server, and another server starts.
     drop(history);
     let (history, _) = open_at(&folder, 1046);
-    assert_eq!((history.origin, history.kept().1.len()), (HistoryOrigin::Continued, 2));
+    assert_eq!((history.origin, history.kept().used.len()), (HistoryOrigin::Continued, 2));
 }
 
 #[test]
@@ -56,6 +56,7 @@ fn tokens_dropped_by_a_wrong_clock_are_refused_when_it_is_right() {
     // A start an hour ahead drops both. Neither is in the next file, but until when they count is.
     for _ in 0..2 {
         let (history, _) = open_at(&folder, 1010 + HOUR);
+        assert_eq!(history.kept().dropped_until, UnixSeconds(1045), "fresh tokens expire later");
         assert_eq!((history.origin, history.len()), (HistoryOrigin::Continued, 0));
     }
     for (unix, origin) in [(1020, HistoryOrigin::ClockSteppedBack), (1044, HistoryOrigin::ClockSteppedBack)] {
@@ -79,7 +80,7 @@ fn expiry_dropped_by_a_running_server_is_in_its_file() {
     history.store(&[expiring(1, 1050 + HOUR)]).unwrap();
     *now.lock().unwrap() = at(60, 1060 + HOUR);
     history.rewrite(&[]).unwrap();
-    assert!(history.kept().1.is_empty());
+    assert!(history.kept().used.is_empty());
     drop(history);
     let (history, _) = open_at(&folder, 1070);
     assert_eq!(history.token_cutoff(TokenCutoff::AtStart), TokenCutoff::At(UnixSeconds(1050 + HOUR).into()));

@@ -26,9 +26,12 @@ fn start(folder: &TestFolder, bytes: &[u8], names: &[u8], lock: &[u8]) -> Start 
         }
         Ok(history) if history.origin != HistoryOrigin::Continued => {
             assert_eq!(history.since(), UnixSeconds(TODAY.0 + 1));
+            // Settings that accept older tokens do so only if neither file knows of an earlier start.
+            let accepts_older = history.token_cutoff(TokenCutoff::None) == TokenCutoff::None;
+            assert_eq!((accepts_older, history.is_new()), (bytes.is_empty() && lock.is_empty(), accepts_older));
             Start::Cutoff
         }
-        Ok(history) if history.kept().1.iter().map(|used| used.name.0[0]).eq(names.iter().copied()) => Start::Whole,
+        Ok(history) if history.kept().used.iter().map(|used| used.name.0[0]).eq(names.iter().copied()) => Start::Whole,
         Ok(_) => Start::Replay,
     }
 }
@@ -138,13 +141,28 @@ fn older_copy_of_the_file_is_noticed_by_the_lock_file() {
 }
 
 #[test]
+fn lost_history_is_noticed_by_the_lock_file() {
+    let folder = TestFolder::new("lost");
+    // Nothing is lost with a history that has confirmed no record.
+    for (records, is_lost) in [(0, false), (3, true)] {
+        let _ = long_ago(&folder, records);
+        std::fs::remove_file(folder.file()).unwrap();
+        let history = folder.open();
+        let expected = if is_lost { TokenCutoff::AtStart } else { TokenCutoff::None };
+        assert_eq!((history.token_cutoff(TokenCutoff::None), history.is_new()), (expected, !is_lost));
+        drop(history);
+        assert_eq!(folder.open().origin, HistoryOrigin::Continued);
+    }
+}
+
+#[test]
 fn cutoff_of_a_shortened_file_lasts_over_further_starts() {
     let folder = TestFolder::new("cutoff-lasts");
     let (whole, lock) = long_ago(&folder, 3);
     assert_eq!(start(&folder, &whole[..length_of(2) as usize], &[], &lock), Start::Cutoff);
     let history = HistoryFile::open(folder.file(), UnixSeconds(3000)).unwrap();
     assert_eq!((history.origin, history.since()), (HistoryOrigin::Continued, UnixSeconds(TODAY.0 + 1)));
-    assert_eq!(history.kept().1, [used(0), used(1)]);
+    assert_eq!(history.kept().used, [used(0), used(1)]);
 }
 
 #[test]
@@ -167,7 +185,7 @@ fn any_length_of_a_torn_end_is_cut_off() {
     for torn in 1..=40 {
         std::fs::write(folder.file(), [&whole[..], &next[..torn]].concat()).unwrap();
         let mut history = folder.open();
-        assert_eq!((history.origin, history.kept().1.len()), (HistoryOrigin::Continued, 3), "{torn} bytes");
+        assert_eq!((history.origin, history.kept().used.len()), (HistoryOrigin::Continued, 3), "{torn} bytes");
         history.store(&[used(7)]).unwrap();
         drop(history);
         assert_eq!(folder.names(), [0, 1, 2, 7]);

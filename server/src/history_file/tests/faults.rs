@@ -74,7 +74,10 @@ fn fail_then_store(name: &str, faults: Faults) {
     let copy = TestFolder::new(&format!("{name}-crashed"));
     std::fs::copy(folder.file(), copy.file()).unwrap();
     let crashed = copy.open();
-    assert_eq!((crashed.origin, crashed.kept().1.starts_with(&[used(0), used(1)])), (HistoryOrigin::Continued, true));
+    assert_eq!(
+        (crashed.origin, crashed.kept().used.starts_with(&[used(0), used(1)])),
+        (HistoryOrigin::Continued, true)
+    );
 
     *current.lock().unwrap() = Faults::default();
     history.store(&[used(8)]).unwrap();

@@ -1,12 +1,28 @@
--- KEYS[1] is the prefix of all keys. ARGV[1] is the id of this run of the store, ARGV[2] the pause after its first use.
+-- KEYS[1] is the prefix of all keys. ARGV[1] is the id of this run of the store, ARGV[2] the pause after a loss of its
+-- data, ARGV[3] the epoch of the data that has this issuer's reservations.
 local prefix = KEYS[1]
+local clock = prefix .. ':clock'
 local time = redis.call('TIME')
-local now = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
-local run = prefix .. ':run:' .. ARGV[1]
-redis.call('SET', run, now, 'NX')
--- The key of a store in use never expires: a new one would begin another pause.
-redis.call('PEXPIRE', run, 86400000)
-local is_recovering = now - tonumber(redis.call('GET', run)) < tonumber(ARGV[2])
+local wall = tonumber(time[1]) * 1000 + math.floor(tonumber(time[2]) / 1000)
+local state = redis.call('HMGET', clock, 'wall', 'now', 'run', 'epoch', 'since')
+-- The registry's time is the sum of the times between scripts, so that no step of the store's clock ends reservations
+-- or keeps them. A step forward counts for 5 s: reservations outlive their tokens by 8 s.
+local now = wall
+if state[1] then
+    now = tonumber(state[2]) + math.max(0, math.min(wall - tonumber(state[1]), 5000))
+end
+redis.call('HSET', clock, 'wall', wall, 'now', now)
+local epoch, since = state[4], tonumber(state[5] or now)
+-- Another run may have older data. Without an epoch, the data was lost or deleted.
+if state[3] ~= ARGV[1] then
+    epoch, since = ARGV[1] .. '/' .. time[1] .. '.' .. time[2], now
+    redis.call('HSET', clock, 'run', ARGV[1], 'epoch', epoch, 'since', since)
+end
+if epoch ~= ARGV[3] then
+    return redis.error_reply('NEWEPOCH ' .. epoch)
+end
+-- How much of the pause is left.
+local pause = math.max(0, since + tonumber(ARGV[2]) - now)
 
 -- Removes the reservations of a server with a time of at most `max` in the sorted set `times`.
 local function end_up_to(id, times, max)
@@ -24,24 +40,25 @@ local function expire(id)
     end_up_to(id, prefix .. ':r:' .. id, now)
 end
 
--- Adds a reservation. The keys of a server expire a minute after the last one.
+-- Adds a reservation.
 local function add(id, client, lifetime, made)
-    local reserved, tokens, newest = prefix .. ':r:' .. id, prefix .. ':t:' .. id, prefix .. ':m:' .. id
+    local reserved, last = prefix .. ':r:' .. id, prefix .. ':ends'
     local ends = math.max(now + lifetime, tonumber(redis.call('ZSCORE', reserved, client) or 0))
     redis.call('ZADD', reserved, ends, client)
-    local left = math.max(lifetime + 60000, redis.call('PTTL', reserved))
-    redis.call('PEXPIRE', reserved, left)
-    redis.call('HINCRBY', tokens, client, 1)
-    redis.call('PEXPIRE', tokens, left)
-    redis.call('ZADD', newest, made, client)
-    redis.call('PEXPIRE', newest, left)
+    redis.call('HINCRBY', prefix .. ':t:' .. id, client, 1)
+    redis.call('ZADD', prefix .. ':m:' .. id, made, client)
+    if ends > tonumber(redis.call('ZSCORE', last, id) or 0) then
+        redis.call('ZADD', last, ends, id)
+    end
 end
 
--- Removes a server with its reservations.
+-- Removes a server. Its reservations stay until they end: a restarted server may accept their tokens.
 local function remove(id)
-    redis.call('DEL', prefix .. ':r:' .. id, prefix .. ':t:' .. id, prefix .. ':m:' .. id)
     redis.call('HDEL', prefix .. ':started', id)
     redis.call('HDEL', prefix .. ':free', id)
+    redis.call('HDEL', prefix .. ':groups', id)
+    redis.call('HDEL', prefix .. ':instances', id)
+    redis.call('DEL', prefix .. ':i:' .. id)
     redis.call('ZREM', prefix .. ':seen', id)
     return redis.call('HDEL', prefix .. ':servers', id)
 end

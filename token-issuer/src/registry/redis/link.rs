@@ -1,4 +1,4 @@
-//! The connection to the store, and whether it leads to the same run of the store as before.
+//! The connection to the store, and the run of the store to which it leads.
 
 use std::time::Duration;
 
@@ -31,8 +31,6 @@ pub(super) struct StoreLink {
 #[derive(Default)]
 struct State {
     link: Option<StoreConnection>,
-    /// The run to which this issuer has written its reservations.
-    known_run: Option<String>,
     connections: u64,
     failed: Option<Instant>,
 }
@@ -47,8 +45,8 @@ impl StoreLink {
         Ok(Self { client: Client::open(info)?, state: Mutex::default() })
     }
 
-    /// Returns the connection, and whether its run is another than the one that was confirmed.
-    pub(super) async fn get(&self) -> Result<(StoreConnection, bool), RedisError> {
+    /// Returns the connection.
+    pub(super) async fn get(&self) -> Result<StoreConnection, RedisError> {
         let mut state = self.state.lock().await;
         if state.link.is_none() {
             if state.failed.is_some_and(|failed| failed.elapsed() < RETRY) {
@@ -59,9 +57,7 @@ impl StoreLink {
             state.link = Some(connected?);
             state.connections += 1;
         }
-        let link = state.link.clone().ok_or(std::io::Error::from(std::io::ErrorKind::NotConnected))?;
-        let is_new_run = state.known_run.as_ref() != Some(&link.run_id);
-        Ok((link, is_new_run))
+        Ok(state.link.clone().ok_or(std::io::Error::from(std::io::ErrorKind::NotConnected))?)
     }
 
     async fn connect(&self, number: u64) -> Result<StoreConnection, RedisError> {
@@ -71,11 +67,6 @@ impl StoreLink {
         let info: String = ::redis::cmd("INFO").arg("server").query_async(&mut connection).await?;
         let run_id = info.lines().find_map(|line| line.strip_prefix("run_id:")).unwrap_or_default().trim().to_owned();
         Ok(StoreConnection { connection, run_id, number })
-    }
-
-    /// Records that the reservations of this issuer are in this run of the store.
-    pub(super) async fn confirm(&self, link: &StoreConnection) {
-        self.state.lock().await.known_run = Some(link.run_id.clone());
     }
 
     /// Drops this connection, unless it was replaced already.

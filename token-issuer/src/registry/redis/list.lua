@@ -1,6 +1,11 @@
 -- ARGV: the age of the last heartbeat from which on a server is removed.
-for _, id in ipairs(redis.call('ZRANGEBYSCORE', prefix .. ':seen', '-inf', now - tonumber(ARGV[3]))) do
+for _, id in ipairs(redis.call('ZRANGEBYSCORE', prefix .. ':seen', '-inf', now - tonumber(ARGV[4]))) do
     remove(id)
+end
+-- All reservations of these have ended. A time to live of their keys would depend on the store's clock.
+for _, id in ipairs(redis.call('ZRANGEBYSCORE', prefix .. ':ends', '-inf', now, 'LIMIT', 0, 1000)) do
+    redis.call('DEL', prefix .. ':r:' .. id, prefix .. ':t:' .. id, prefix .. ':m:' .. id)
+    redis.call('ZREM', prefix .. ':ends', id)
 end
 local rows = {}
 local seen = redis.call('ZRANGE', prefix .. ':seen', 0, -1, 'WITHSCORES')
@@ -12,4 +17,4 @@ for index = 1, #seen, 2 do
         rows[#rows + 1] = { registration, tonumber(seen[index + 1]), reserved }
     end
 end
-return { now, rows }
+return { now, pause, rows }

@@ -1,10 +1,10 @@
 -- ARGV: client id, lifetime, number of servers, age of a dead server's heartbeat, candidates in order.
-if is_recovering then
-    return { 'recovering', {} }
+if pause > 0 then
+    return { pause, {} }
 end
-local client, lifetime, count, dead_after = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local client, lifetime, count, dead_after = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local chosen = {}
-for index = 7, #ARGV do
+for index = 8, #ARGV do
     if #chosen == count then
         break
     end
@@ -23,4 +23,4 @@ for index = 7, #ARGV do
         end
     end
 end
-return { 'ok', chosen }
+return { 0, chosen }

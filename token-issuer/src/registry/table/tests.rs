@@ -29,7 +29,7 @@ fn registration(id: &str, slots: u32) -> Registration {
 }
 
 fn heartbeat(registration: &Registration) -> Heartbeat {
-    Heartbeat { registration: registration.clone(), admitted: Vec::new(), running: None }
+    Heartbeat { registration: registration.clone(), admitted: Vec::new(), running: None, instance: None }
 }
 
 fn request(client_id: u64) -> SlotRequest {
@@ -45,7 +45,7 @@ fn request(client_id: u64) -> SlotRequest {
 
 fn table(servers: &[Registration]) -> RegistryTable {
     let mut table = RegistryTable::default();
-    servers.iter().for_each(|server| _ = table.register(heartbeat(server), START).unwrap());
+    servers.iter().for_each(|server| _ = table.register(heartbeat(server), &Scopes::default(), START).unwrap());
     table
 }
 
@@ -53,6 +53,11 @@ fn table(servers: &[Registration]) -> RegistryTable {
 fn reserve(table: &mut RegistryTable, request: &SlotRequest, millis: u64) -> Result<Vec<String>, RegistryError> {
     let reserved = table.reserve(request, at(millis), request.client_id.0)?;
     Ok(reserved.into_iter().map(|server| server.id.to_string()).collect())
+}
+
+/// Removes the server `a`. Returns whether it was registered.
+fn remove(table: &mut RegistryTable, millis: u64) -> bool {
+    table.remove(&name("a"), None, &Scopes::default(), at(millis)).unwrap()
 }
 
 #[test]
@@ -72,7 +77,7 @@ fn reservation_ends_with_its_time() {
     let mut table = table(&[registration("a", 1)]);
     reserve(&mut table, &request(1), 0).unwrap();
     let server = registration("a", 1);
-    table.register(heartbeat(&server), at(37_000)).unwrap();
+    table.register(heartbeat(&server), &Scopes::default(), at(37_000)).unwrap();
     assert!(reserve(&mut table, &request(2), 37_999).is_err());
     assert_eq!(reserve(&mut table, &request(2), 38_000).unwrap(), ["a"]);
 }
@@ -83,7 +88,9 @@ fn reservation_ends_when_its_client_is_admitted() {
     let mut table = table(&[server.clone()]);
     reserve(&mut table, &request(1), 0).unwrap();
     server.free_slots = 1;
-    table.register(Heartbeat { admitted: vec![ClientId(1)], ..heartbeat(&server) }, at(500)).unwrap();
+    table
+        .register(Heartbeat { admitted: vec![ClientId(1)], ..heartbeat(&server) }, &Scopes::default(), at(500))
+        .unwrap();
     assert_eq!(table.servers(at(500))[0].reserved_slots, 0);
     assert_eq!(reserve(&mut table, &request(2), 600).unwrap(), ["a"]);
     assert!(reserve(&mut table, &request(3), 700).is_err(), "one slot has a client, one is reserved");
@@ -97,9 +104,11 @@ fn tokens_of_one_client_share_a_slot_until_the_last() {
     reserve(&mut table, &request(1), 100).unwrap();
     assert_eq!(table.servers(at(100))[0].reserved_slots, 1);
     server.free_slots = 1;
-    table.register(Heartbeat { admitted: vec![ClientId(1)], ..heartbeat(&server) }, at(500)).unwrap();
+    table
+        .register(Heartbeat { admitted: vec![ClientId(1)], ..heartbeat(&server) }, &Scopes::default(), at(500))
+        .unwrap();
     assert_eq!(table.servers(at(500))[0].reserved_slots, 1, "the second token may still be used");
-    table.register(heartbeat(&server), at(37_000)).unwrap();
+    table.register(heartbeat(&server), &Scopes::default(), at(37_000)).unwrap();
     assert_eq!(table.servers(at(38_050))[0].reserved_slots, 1);
     assert_eq!(table.servers(at(38_100))[0].reserved_slots, 0);
 }
@@ -109,14 +118,14 @@ fn dead_and_draining_servers_are_left_out() {
     let (a, mut b) = (registration("a", 100), registration("b", 100));
     let mut table = table(&[a.clone(), b.clone()]);
     b.is_draining = true;
-    table.register(heartbeat(&b), at(1)).unwrap();
+    table.register(heartbeat(&b), &Scopes::default(), at(1)).unwrap();
     for client in 0..10 {
         assert_eq!(reserve(&mut table, &request(client), 2_999).unwrap(), ["a"]);
     }
     assert_eq!(reserve(&mut table, &request(1), 3_000), Err(RegistryError::NoFreeSlots));
     let states: Vec<_> = table.servers(at(3_000)).iter().map(ServerStatus::state).collect();
     assert_eq!(states, [RegistryState::Dead, RegistryState::Draining]);
-    table.register(heartbeat(&a), at(4_000)).unwrap();
+    table.register(heartbeat(&a), &Scopes::default(), at(4_000)).unwrap();
     assert_eq!(reserve(&mut table, &request(1), 4_000).unwrap(), ["a"]);
     table.forget_dead(at(60_001));
     assert_eq!(table.servers(at(60_001)).len(), 1);
@@ -127,20 +136,20 @@ fn restart_ends_the_reservations_of_refused_tokens() {
     let server = registration("a", 10);
     let beat = |running| Heartbeat { running: Some(Duration::from_millis(running)), ..heartbeat(&server) };
     let mut table = table(&[]);
-    table.register(beat(50), at(0)).unwrap();
+    table.register(beat(50), &Scopes::default(), at(0)).unwrap();
     for (client, millis) in [(1, 0), (2, 4_000), (3, 4_001), (1, 5_000)] {
-        table.register(beat(50 + millis), at(millis)).unwrap();
+        table.register(beat(50 + millis), &Scopes::default(), at(millis)).unwrap();
         reserve(&mut table, &request(client), millis).unwrap();
     }
     // Heartbeats of the same run may be late, and a heartbeat without the time says nothing.
-    table.register(beat(4_000), at(5_900)).unwrap();
-    table.register(heartbeat(&server), at(5_900)).unwrap();
+    table.register(beat(4_000), &Scopes::default(), at(5_900)).unwrap();
+    table.register(heartbeat(&server), &Scopes::default(), at(5_900)).unwrap();
     assert_eq!(table.servers(at(5_900))[0].reserved_slots, 3);
     // It has started at 6.0 s, by a clock that may differ by 2 s.
-    assert_eq!(table.register(beat(900), at(6_900)), Ok(vec![ClientId(2)]));
+    assert_eq!(table.register(beat(900), &Scopes::default(), at(6_900)), Ok(vec![ClientId(2)]));
     assert_eq!(table.servers(at(6_900))[0].reserved_slots, 2);
-    assert_eq!(table.register(beat(1_900), at(7_900)), Ok(Vec::new()));
-    assert_eq!(table.register(beat(100), at(10_100)).unwrap().len(), 2);
+    assert_eq!(table.register(beat(1_900), &Scopes::default(), at(7_900)), Ok(Vec::new()));
+    assert_eq!(table.register(beat(100), &Scopes::default(), at(10_100)).unwrap().len(), 2);
     assert_eq!(table.servers(at(10_100))[0].reserved_slots, 0);
 }
 
@@ -151,7 +160,7 @@ fn reservations_of_a_dead_server_count_again_if_it_lives() {
     reserve(&mut table, &request(1), 0).unwrap();
     assert_eq!(table.servers(at(2_999))[0].reserved_slots, 1);
     assert_eq!(table.servers(at(3_000))[0].reserved_slots, 0);
-    table.register(heartbeat(&server), at(4_000)).unwrap();
+    table.register(heartbeat(&server), &Scopes::default(), at(4_000)).unwrap();
     assert_eq!(table.servers(at(4_000))[0].reserved_slots, 1);
 }
 
@@ -221,20 +230,46 @@ fn server_that_moves_to_another_group_keeps_its_reservations() {
     let mut table = table(&[server.clone()]);
     reserve(&mut table, &request(1), 0).unwrap();
     server.group = name("h");
-    table.register(heartbeat(&server), at(10)).unwrap();
+    table.register(heartbeat(&server), &Scopes::default(), at(10)).unwrap();
     let moved = SlotRequest { group: name("h"), ..request(2) };
     assert_eq!(reserve(&mut table, &moved, 20), Err(RegistryError::NoFreeSlots));
-    assert!(table.remove(&name("a")) && !table.remove(&name("a")));
+    assert!(remove(&mut table, 20) && !remove(&mut table, 20));
     assert!(table.groups.is_empty() && table.group_of.is_empty());
+}
+
+#[test]
+fn reservations_outlive_the_registration_of_their_server() {
+    let mut server = registration("a", 2);
+    let mut table = table(std::slice::from_ref(&server));
+    reserve(&mut table, &request(1), 0).unwrap();
+    assert!(remove(&mut table, 1_000));
+    assert!(table.servers(at(1_000)).is_empty());
+    table.register(heartbeat(&server), &Scopes::default(), at(1_500)).unwrap();
+    assert_eq!(table.servers(at(1_500))[0].reserved_slots, 1);
+    reserve(&mut table, &SlotRequest { lifetime: Duration::from_secs(90), ..request(2) }, 2_000).unwrap();
+    assert_eq!(reserve(&mut table, &request(3), 2_000), Err(RegistryError::NoFreeSlots));
+
+    // A dead server is forgotten after a minute. It is found in another group, when one reservation has ended.
+    table.forget_dead(at(61_500));
+    assert!(table.servers(at(61_500)).is_empty());
+    server.group = name("h");
+    table.register(heartbeat(&server), &Scopes::default(), at(62_000)).unwrap();
+    assert_eq!(table.servers(at(62_000))[0].reserved_slots, 1);
+
+    // Its restart is known by the time since its start.
+    assert!(remove(&mut table, 63_000));
+    let restarted = Heartbeat { running: Some(Duration::ZERO), ..heartbeat(&server) };
+    assert_eq!(table.register(restarted, &Scopes::default(), at(64_000)), Ok(vec![ClientId(2)]));
+    assert_eq!(table.servers(at(64_000))[0].reserved_slots, 0);
 }
 
 #[test]
 fn number_of_servers_is_limited() {
     let mut table = RegistryTable::default();
     for number in 0..MAX_REGISTERED_SERVERS {
-        table.register(heartbeat(&registration(&format!("s{number}"), 1)), START).unwrap();
+        table.register(heartbeat(&registration(&format!("s{number}"), 1)), &Scopes::default(), START).unwrap();
     }
     let one_more = heartbeat(&registration("one-more", 1));
-    assert_eq!(table.register(one_more, START), Err(RegistryError::Full));
-    assert_eq!(table.register(heartbeat(&registration("s7", 1)), START), Ok(Vec::new()));
+    assert_eq!(table.register(one_more, &Scopes::default(), START), Err(RegistryError::Full));
+    assert_eq!(table.register(heartbeat(&registration("s7", 1)), &Scopes::default(), START), Ok(Vec::new()));
 }

@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use slipgate_token_issuer::registry::{FileRegistry, FileRegistryError, Registry, RegistryError};
 
-use super::rules::{check_dead_servers, check_rules, heartbeat, request, reserve_all, server};
+use super::rules::{
+    ALL, check_dead_servers, check_instances, check_rules, check_scopes, heartbeat, request, reserve_all, server,
+};
 
 /// A folder that is removed at the end of a test.
 struct Folder(PathBuf);
@@ -48,6 +50,8 @@ async fn reopen(folder: &Folder) -> FileRegistry {
 async fn file_follows_the_rules() {
     let folder = Folder::new();
     let registry = folder.open().unwrap();
+    check_scopes(&registry).await;
+    check_instances(&registry).await;
     check_rules(&registry).await;
     check_dead_servers(&registry).await;
 }
@@ -56,32 +60,34 @@ async fn file_follows_the_rules() {
 async fn reservations_survive_a_restart() {
     let folder = Folder::new();
     let registry = folder.open().unwrap();
-    registry.register(heartbeat(&server("a", 2))).await.unwrap();
+    registry.register(heartbeat(&server("a", 2)), &ALL).await.unwrap();
     registry.reserve(request(1)).await.unwrap();
     drop(registry);
     let registry = reopen(&folder).await;
     assert_eq!(registry.servers().await.unwrap()[0].reserved_slots, 1);
-    registry.register(heartbeat(&server("a", 2))).await.unwrap();
+    registry.register(heartbeat(&server("a", 2)), &ALL).await.unwrap();
     registry.reserve(request(2)).await.unwrap();
     assert_eq!(registry.reserve(request(3)).await, Err(RegistryError::NoFreeSlots));
     let mut left = heartbeat(&server("a", 2));
     left.admitted = vec![1_u64.into(), 2_u64.into()];
-    registry.register(left).await.unwrap();
+    registry.register(left, &ALL).await.unwrap();
     drop(registry);
     let registry = reopen(&folder).await;
     assert_eq!(registry.servers().await.unwrap()[0].reserved_slots, 0);
 
-    // A server that was removed does not get its reservations back.
+    // A server that was removed gets its reservations back, also after a restart of the issuer.
     registry.reserve(request(4)).await.unwrap();
-    registry.remove("a".parse().unwrap()).await.unwrap();
-    registry.register(heartbeat(&server("a", 2))).await.unwrap();
+    registry.remove("a".parse().unwrap(), None, &ALL).await.unwrap();
     drop(registry);
     let registry = reopen(&folder).await;
-    assert_eq!(registry.servers().await.unwrap()[0].reserved_slots, 0);
-    registry.reserve(request(5)).await.unwrap();
-    drop(registry);
-    let registry = reopen(&folder).await;
+    assert_eq!(registry.servers().await.unwrap(), []);
+    registry.register(heartbeat(&server("a", 2)), &ALL).await.unwrap();
     assert_eq!(registry.servers().await.unwrap()[0].reserved_slots, 1);
+    registry.reserve(request(5)).await.unwrap();
+    assert_eq!(registry.reserve(request(6)).await, Err(RegistryError::NoFreeSlots));
+    drop(registry);
+    let registry = reopen(&folder).await;
+    assert_eq!(registry.servers().await.unwrap()[0].reserved_slots, 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -89,13 +95,13 @@ async fn file_gives_out_each_slot_once() {
     let folder = Folder::new();
     let registry = Arc::new(folder.open().unwrap());
     for number in 0..4 {
-        registry.register(heartbeat(&server(&format!("s{number}"), 250))).await.unwrap();
+        registry.register(heartbeat(&server(&format!("s{number}"), 250)), &ALL).await.unwrap();
     }
     let beating = Arc::clone(&registry);
     let beats = tokio::spawn(async move {
         loop {
             for number in 0..4 {
-                beating.register(heartbeat(&server(&format!("s{number}"), 250))).await.unwrap();
+                beating.register(heartbeat(&server(&format!("s{number}"), 250)), &ALL).await.unwrap();
             }
             tokio::time::sleep(std::time::Duration::from_secs(1)).await;
         }

@@ -6,10 +6,15 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use slipgate_token_issuer::registry::{RedisRegistry, Registry, RegistryError};
+use slipgate_token_issuer::http::HttpLimits;
+use slipgate_token_issuer::registry::{Heartbeat, RedisRegistry, Registry, RegistryError, SlotRequest};
 use tokio::time::sleep;
 
-use super::rules::{check_dead_servers, check_rules, heartbeat, request, reserve_all, server};
+use crate::common::{PROTOCOL_ID, SERVERS, Service, TestResponse, agent};
+
+use super::rules::{
+    ALL, check_dead_servers, check_instances, check_rules, check_scopes, heartbeat, request, reserve_all, server,
+};
 
 /// The longest time that a test waits for the store.
 const MAX_WAIT: Duration = Duration::from_secs(20);
@@ -33,13 +38,13 @@ impl Store {
         self.child.wait().unwrap();
     }
 
-    /// Runs a script in the store.
+    /// Runs a script in the store, which returns 1.
     fn eval(&self, script: &str) {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
         write!(stream, "EVAL \"{script}\" 0\r\n").unwrap();
         let mut reply = String::new();
         BufReader::new(stream).read_line(&mut reply).unwrap();
-        assert_eq!(reply, ":1\r\n", "one key");
+        assert_eq!(reply, ":1\r\n");
     }
 
     fn start_again(&mut self) {
@@ -85,11 +90,11 @@ async fn wait_for_recovery(registry: &RedisRegistry, id: &str) -> Duration {
     let begin = Instant::now();
     loop {
         assert!(begin.elapsed() < MAX_WAIT);
-        let registered = registry.register(heartbeat(&server(id, 10))).await.is_ok();
+        let registered = registry.register(heartbeat(&server(id, 10)), &ALL).await.is_ok();
         let probe = registry.reserve(request(u64::MAX)).await;
         match probe {
             Ok(_) if registered => return begin.elapsed(),
-            Ok(_) | Err(RegistryError::Unavailable | RegistryError::NoFreeSlots) => {
+            Ok(_) | Err(RegistryError::Recovering(_) | RegistryError::Unavailable | RegistryError::NoFreeSlots) => {
                 sleep(Duration::from_millis(200)).await;
             }
             Err(error) => panic!("{error}"),
@@ -102,8 +107,10 @@ async fn redis_follows_the_rules() {
     let Some(store) = Store::start() else { return };
     let registry = store.registry();
     wait_for_recovery(&registry, "probe").await;
-    registry.remove("probe".parse().unwrap()).await.unwrap();
+    registry.remove("probe".parse().unwrap(), None, &ALL).await.unwrap();
     sleep(Duration::from_millis(300)).await;
+    check_scopes(registry.as_ref()).await;
+    check_instances(registry.as_ref()).await;
     check_rules(registry.as_ref()).await;
     check_dead_servers(registry.as_ref()).await;
 }
@@ -113,11 +120,11 @@ async fn four_issuers_give_out_exactly_20_000_slots() {
     let Some(store) = Store::start() else { return };
     let registries = [(); 4].map(|()| store.registry());
     wait_for_recovery(&registries[0], "probe").await;
-    registries[0].remove("probe".parse().unwrap()).await.unwrap();
+    registries[0].remove("probe".parse().unwrap(), None, &ALL).await.unwrap();
     let beating = Arc::clone(&registries[3]);
     let beat = || async {
         for number in 0..40 {
-            beating.register(heartbeat(&server(&format!("s{number}"), 500))).await.unwrap();
+            beating.register(heartbeat(&server(&format!("s{number}"), 500)), &ALL).await.unwrap();
         }
     };
     beat().await;
@@ -137,53 +144,141 @@ async fn four_issuers_give_out_exactly_20_000_slots() {
     assert!(listed.iter().all(|server| server.reserved_slots == 500), "{listed:?}");
 }
 
-/// The pause after a start of the store does not come back when the key of the run would expire.
-#[tokio::test]
-async fn store_in_use_has_no_second_pause() {
-    let Some(store) = Store::start() else { return };
-    let registry = store.registry();
-    wait_for_recovery(&registry, "probe").await;
-    let shorten = "local keys = redis.call('KEYS', '*:run:*') redis.call('PEXPIRE', keys[1], 400) return #keys";
-    store.eval(shorten);
-    for client in 0..10 {
-        registry.register(heartbeat(&server("probe", 100))).await.unwrap();
-        registry.reserve(request(client)).await.unwrap();
-        sleep(Duration::from_millis(100)).await;
+/// Registers a server with six slots, and reserves two of them by each of two issuers.
+async fn reserve_four(first: &RedisRegistry, second: &RedisRegistry) {
+    wait_for_recovery(first, "probe").await;
+    first.remove("probe".parse().unwrap(), None, &ALL).await.unwrap();
+    first.register(heartbeat(&server("a", 6)), &ALL).await.unwrap();
+    sleep(Duration::from_millis(300)).await;
+    for client in 0..2 {
+        first.reserve(request(client)).await.unwrap();
+        second.reserve(request(10 + client)).await.unwrap();
     }
+}
+
+/// Checks that only two slots are given out after a loss of the store's data.
+async fn check_recovery(first: &RedisRegistry, second: &RedisRegistry) {
+    let begin = Instant::now();
+    let reserved = loop {
+        assert!(begin.elapsed() < MAX_WAIT);
+        let _ = first.register(heartbeat(&server("a", 6)), &ALL).await;
+        match first.reserve(request(20)).await {
+            Ok(reserved) => break reserved,
+            Err(_) => sleep(Duration::from_millis(200)).await,
+        }
+    };
+    eprintln!("slots are given out {:.1} s after the loss of the data (goal: 10 s)", begin.elapsed().as_secs_f64());
+    assert_eq!(reserved[0].id.as_str(), "a");
+    assert_eq!(first.check(), Ok(()));
+    // Both issuers wrote their two reservations again.
+    assert_eq!(first.servers().await.unwrap()[0].reserved_slots, 5);
+    second.reserve(request(21)).await.unwrap();
+    assert_eq!(second.reserve(request(22)).await, Err(RegistryError::NoFreeSlots));
 }
 
 #[tokio::test]
 async fn store_that_was_lost_gives_out_no_slot_twice() {
     let Some(mut store) = Store::start() else { return };
     let (first, second) = (store.registry(), store.registry());
-    wait_for_recovery(&first, "probe").await;
-    first.remove("probe".parse().unwrap()).await.unwrap();
-    first.register(heartbeat(&server("a", 6))).await.unwrap();
-    sleep(Duration::from_millis(300)).await;
-    for client in 0..2 {
-        first.reserve(request(client)).await.unwrap();
-        second.reserve(request(10 + client)).await.unwrap();
-    }
+    reserve_four(&first, &second).await;
     store.kill();
     assert_eq!(first.reserve(request(20)).await, Err(RegistryError::Unavailable));
-    assert!(!first.is_available());
+    assert_eq!(first.check(), Err(RegistryError::Unavailable));
     store.start_again();
-    let begin = Instant::now();
-    let reserved = loop {
-        assert!(begin.elapsed() < MAX_WAIT);
-        let _ = first.register(heartbeat(&server("a", 6))).await;
-        match first.reserve(request(20)).await {
-            Ok(reserved) => break reserved,
-            Err(_) => sleep(Duration::from_millis(200)).await,
-        }
-    };
-    eprintln!("slots are given out {:.1} s after the start of the store (goal: 10 s)", begin.elapsed().as_secs_f64());
-    assert_eq!(reserved[0].id.as_str(), "a");
-    assert!(first.is_available());
-    // The store had lost everything. Both issuers wrote their two reservations again.
-    assert_eq!(first.servers().await.unwrap()[0].reserved_slots, 5);
-    second.reserve(request(21)).await.unwrap();
-    assert_eq!(second.reserve(request(22)).await, Err(RegistryError::NoFreeSlots));
+    check_recovery(&first, &second).await;
+}
+
+#[tokio::test]
+async fn store_that_was_emptied_gives_out_no_slot_twice() {
+    let Some(store) = Store::start() else { return };
+    let (first, second) = (store.registry(), store.registry());
+    reserve_four(&first, &second).await;
+    store.eval("redis.call('FLUSHALL') return 1");
+    // The server registers again at once, but the issuers need time for their reservations.
+    first.register(heartbeat(&server("a", 6)), &ALL).await.unwrap();
+    let refused = first.reserve(request(20)).await;
+    assert!(matches!(refused, Err(RegistryError::Recovering(left)) if left.as_millis() <= 3_000), "{refused:?}");
+    check_recovery(&first, &second).await;
+    // An issuer that starts later begins no second pause.
+    let third = store.registry();
+    let mut left = heartbeat(&server("a", 6));
+    left.admitted = vec![21_u64.into()];
+    third.register(left, &ALL).await.unwrap();
+    third.reserve(request(23)).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pause_after_a_loss_of_data_is_named() {
+    let Some(store) = Store::start() else { return };
+    let registry = store.registry();
+    tokio::task::block_in_place(|| {
+        let shared = Arc::clone(&registry) as Arc<dyn Registry>;
+        let service = Service::start_changed(HttpLimits::default(), &SERVERS, |service| service.with_registry(shared));
+        let ready = || {
+            let response = TestResponse::from(agent().get(service.url("/readyz")).call().unwrap());
+            (response.status, response.json["status"].as_str().unwrap().to_owned())
+        };
+        let until = |what: &str, holds: &dyn Fn() -> bool| {
+            let begin = Instant::now();
+            while !holds() {
+                assert!(begin.elapsed() < MAX_WAIT, "{what}");
+                std::thread::sleep(Duration::from_millis(50));
+            }
+        };
+        let is_ready = || ready() == (200, "ready".to_owned());
+        until("ready", &is_ready);
+        let heartbeat = format!(
+            r#"{{"protocol_id": "{PROTOCOL_ID}", "addresses": ["{}"], "group": "g", "slots": 8, "free_slots": 8}}"#,
+            SERVERS[0]
+        );
+        let token = || {
+            assert_eq!(service.send("PUT", "/v1/servers/a", &heartbeat).status, 200);
+            service.request_token(r#"{"client_id": 1, "group": "g"}"#)
+        };
+        assert_eq!(token().status, 201);
+        store.eval("redis.call('FLUSHALL') return 1");
+        let refused = token();
+        refused.assert_refused(503, "store_recovering", None);
+        let wait: u64 = refused.header("retry-after").unwrap().parse().unwrap();
+        assert!((1..=3).contains(&wait), "{wait}");
+        assert_eq!(ready(), (503, "store_recovering".to_owned()));
+        until("ready again", &is_ready);
+        assert_eq!(token().status, 201);
+    });
+}
+
+/// The store's clock is set back or forward by an hour: what has a time is moved against it.
+#[tokio::test]
+async fn steps_of_the_clock_neither_free_nor_keep_slots() {
+    let Some(store) = Store::start() else { return };
+    let registry = store.registry();
+    wait_for_recovery(&registry, "probe").await;
+    registry.remove("probe".parse().unwrap(), None, &ALL).await.unwrap();
+    registry.register(heartbeat(&server("a", 2)), &ALL).await.unwrap();
+    let reserved = async || registry.servers().await.unwrap()[0].reserved_slots;
+    for (client, step) in [(1, "3600000"), (2, "-3600000")] {
+        sleep(Duration::from_millis(300)).await;
+        registry.reserve(request(client)).await.unwrap();
+        let move_scores = "for _, key in ipairs(redis.call('KEYS', 'slipgate:*')) do \
+            if redis.call('TYPE', key).ok == 'zset' then \
+            for _, member in ipairs(redis.call('ZRANGE', key, 0, -1)) do redis.call('ZINCRBY', key, STEP, member) end \
+            elseif string.find(key, ':clock') then \
+            for _, field in ipairs({'wall', 'now', 'since'}) do redis.call('HINCRBY', key, field, STEP) end end end \
+            return 1";
+        store.eval(&move_scores.replace("STEP", step));
+        registry.register(heartbeat(&server("a", 2)), &ALL).await.unwrap();
+        assert_eq!(u64::from(reserved().await), client, "after a step of {step} ms");
+        let listed = registry.servers().await.unwrap();
+        assert!(listed[0].heartbeat_age < Duration::from_secs(1), "{listed:?}");
+    }
+    assert_eq!(registry.reserve(request(3)).await, Err(RegistryError::NoFreeSlots));
+    // Reservations end after their time, and a living server is not dead.
+    let admitted = Heartbeat { admitted: vec![1_u64.into(), 2_u64.into()], ..heartbeat(&server("a", 2)) };
+    registry.register(admitted, &ALL).await.unwrap();
+    sleep(Duration::from_millis(300)).await;
+    registry.reserve(SlotRequest { lifetime: Duration::from_millis(200), ..request(3) }).await.unwrap();
+    sleep(Duration::from_millis(250)).await;
+    assert_eq!(reserved().await, 0);
 }
 
 #[test]

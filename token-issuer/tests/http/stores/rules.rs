@@ -1,11 +1,15 @@
 //! What each store must do, whatever keeps its data.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
+use slipgate_token_issuer::callers::Scopes;
 use slipgate_token_issuer::registry::{
-    Heartbeat, MemoryRegistry, Registration, Registry, RegistryError, RegistryState, SlotRequest,
+    Heartbeat, MemoryRegistry, Registration, Registry, RegistryError, RegistryName, RegistryState, SlotRequest,
 };
+
+/// The scopes of a key that may do everything.
+pub(crate) static ALL: LazyLock<Scopes> = LazyLock::new(Scopes::default);
 
 /// Returns a server of the group `g` with free slots only.
 pub(crate) fn server(id: &str, slots: u32) -> Registration {
@@ -23,7 +27,7 @@ pub(crate) fn server(id: &str, slots: u32) -> Registration {
 }
 
 pub(crate) fn heartbeat(registration: &Registration) -> Heartbeat {
-    Heartbeat { registration: registration.clone(), admitted: Vec::new(), running: None }
+    Heartbeat { registration: registration.clone(), admitted: Vec::new(), running: None, instance: None }
 }
 
 pub(crate) fn request(client_id: u64) -> SlotRequest {
@@ -41,7 +45,7 @@ pub(crate) fn request(client_id: u64) -> SlotRequest {
 pub(crate) async fn check_rules(registry: &dyn Registry) {
     assert_eq!(registry.reserve(request(1)).await, Err(RegistryError::NoFreeSlots));
     let mut one = server("one", 3);
-    registry.register(heartbeat(&one)).await.unwrap();
+    registry.register(heartbeat(&one), &ALL).await.unwrap();
     let reserved = registry.reserve(request(1)).await.unwrap();
     assert_eq!((reserved.len(), reserved[0].id.as_str()), (1, "one"));
     assert_eq!(reserved[0].addresses, one.addresses);
@@ -56,23 +60,23 @@ pub(crate) async fn check_rules(registry: &dyn Registry) {
     // Client 3 has two tokens: the first admission leaves its reservation, the second ends it.
     one.free_slots = 2;
     let admitted = |count: usize| Heartbeat { admitted: vec![3_u64.into(); count], ..heartbeat(&one) };
-    registry.register(admitted(1)).await.unwrap();
+    registry.register(admitted(1), &ALL).await.unwrap();
     assert_eq!(registry.servers().await.unwrap()[0].reserved_slots, 3);
-    registry.register(admitted(1)).await.unwrap();
+    registry.register(admitted(1), &ALL).await.unwrap();
     assert_eq!(registry.servers().await.unwrap()[0].reserved_slots, 2);
     assert_eq!(registry.reserve(request(4)).await, Err(RegistryError::NoFreeSlots));
 
     let mut two = server("two", 10);
     two.addresses = vec!["192.0.2.2:40000".parse().unwrap()];
-    registry.register(heartbeat(&two)).await.unwrap();
+    registry.register(heartbeat(&two), &ALL).await.unwrap();
     // A list of servers may be 0.25 s old.
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(registry.reserve(request(5)).await.unwrap()[0].id.as_str(), "two");
     two.is_draining = true;
-    registry.register(heartbeat(&two)).await.unwrap();
+    registry.register(heartbeat(&two), &ALL).await.unwrap();
     assert_eq!(registry.reserve(request(6)).await, Err(RegistryError::NoFreeSlots), "it drains");
     two.is_draining = false;
-    registry.register(heartbeat(&two)).await.unwrap();
+    registry.register(heartbeat(&two), &ALL).await.unwrap();
     let short = SlotRequest { lifetime: Duration::from_millis(200), server_count: 2, ..request(6) };
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(registry.reserve(short).await.unwrap().len(), 1, "the other one is full");
@@ -80,19 +84,77 @@ pub(crate) async fn check_rules(registry: &dyn Registry) {
     tokio::time::sleep(Duration::from_millis(250)).await;
     assert_eq!(registry.servers().await.unwrap()[1].reserved_slots, 1, "the short reservation has ended");
 
-    assert_eq!(registry.remove("two".parse().unwrap()).await, Ok(true));
-    assert_eq!(registry.remove("two".parse().unwrap()).await, Ok(false));
+    assert_eq!(registry.remove("two".parse().unwrap(), None, &ALL).await, Ok(true));
+    assert_eq!(registry.remove("two".parse().unwrap(), None, &ALL).await, Ok(false));
     assert_eq!(registry.servers().await.unwrap().len(), 1);
-    assert!(registry.is_available());
+    assert_eq!(registry.check(), Ok(()));
+}
+
+/// Checks that a key changes no server of a group or game that its scopes do not include.
+pub(crate) async fn check_scopes(registry: &dyn Registry) {
+    let scopes = |groups: &[&str], protocol_id| {
+        let groups = groups.iter().map(|group| group.parse().unwrap()).collect();
+        Scopes { groups: Some(groups), protocol_ids: Some(vec![protocol_id]), ..Scopes::default() }
+    };
+    let group = async || registry.servers().await.unwrap()[0].registration.group.clone();
+    let (one, id) = (server("one", 3), server("one", 3).id);
+    let moved = Registration { group: "h".parse().unwrap(), ..one.clone() };
+    registry.register(heartbeat(&one), &scopes(&["g"], u64::MAX)).await.unwrap();
+    for other in [scopes(&["h"], u64::MAX), scopes(&["g", "h"], 7)] {
+        assert_eq!(registry.register(heartbeat(&moved), &other).await, Err(RegistryError::OutOfScope));
+        assert_eq!(registry.remove(id.clone(), None, &other).await, Err(RegistryError::OutOfScope));
+        assert_eq!(group().await.as_str(), "g");
+    }
+    registry.register(heartbeat(&moved), &scopes(&["g", "h"], u64::MAX)).await.unwrap();
+    assert_eq!(group().await.as_str(), "h");
+    registry.register(heartbeat(&moved), &scopes(&["h"], u64::MAX)).await.unwrap();
+    assert_eq!(registry.remove(id.clone(), None, &scopes(&["g"], u64::MAX)).await, Err(RegistryError::OutOfScope));
+    assert_eq!(registry.remove(id.clone(), None, &scopes(&["h"], u64::MAX)).await, Ok(true));
+    assert_eq!(registry.remove(id, None, &scopes(&["g"], u64::MAX)).await, Ok(false), "it is not registered any more");
+}
+
+/// Checks that the newest of the servers with one id has it while it is alive.
+pub(crate) async fn check_instances(registry: &dyn Registry) {
+    let of = |run: &str, port: u16| {
+        let mut registration = server("twice", 3);
+        registration.addresses = vec![([192, 0, 2, 1], port).into()];
+        Heartbeat { instance: Some(run.parse().unwrap()), ..heartbeat(&registration) }
+    };
+    let addresses = async || registry.servers().await.unwrap()[0].registration.addresses.clone();
+    let replaced = |port: u16| Err(RegistryError::Replaced(vec![([192, 0, 2, 1], port).into()]));
+    let (id, run): (RegistryName, _) = (server("twice", 3).id, |run: &str| Some(run.parse().unwrap()));
+    registry.register(of("one", 1), &ALL).await.unwrap();
+    // A restarted server, or another one, gets the id at once.
+    registry.register(of("two", 2), &ALL).await.unwrap();
+    registry.register(of("two", 2), &ALL).await.unwrap();
+    assert_eq!(registry.register(of("one", 1), &ALL).await, replaced(2));
+    assert_eq!(addresses().await, of("two", 2).registration.addresses);
+    registry.register(of("three", 3), &ALL).await.unwrap();
+    for (run, port) in [("one", 1), ("two", 2)] {
+        assert_eq!(registry.register(of(run, port), &ALL).await, replaced(3));
+    }
+    // The end of a replaced one removes no other, and the end of the newest one leaves the id to the others.
+    assert_eq!(registry.remove(id.clone(), run("one"), &ALL).await, Ok(false));
+    assert_eq!(addresses().await, of("three", 3).registration.addresses);
+    assert_eq!(registry.remove(id.clone(), run("three"), &ALL).await, Ok(true));
+    registry.register(of("one", 1), &ALL).await.unwrap();
+    registry.register(of("two", 2), &ALL).await.unwrap();
+    // So does its death.
+    tokio::time::sleep(Duration::from_millis(3_100)).await;
+    registry.register(of("one", 1), &ALL).await.unwrap();
+    assert_eq!(registry.register(of("two", 2), &ALL).await, replaced(1));
+    // A server that does not name its run is not distinguished.
+    registry.register(heartbeat(&server("twice", 3)), &ALL).await.unwrap();
+    assert_eq!(registry.remove(id, None, &ALL).await, Ok(true));
 }
 
 /// Waits until all servers are dead, and checks that no token leads to them. One of them lives, and is restarted later.
 pub(crate) async fn check_dead_servers(registry: &dyn Registry) {
-    registry.register(heartbeat(&server("dead", 10))).await.unwrap();
+    registry.register(heartbeat(&server("dead", 10)), &ALL).await.unwrap();
     let of_other_group = |client_id| SlotRequest { group: "h".parse().unwrap(), ..request(client_id) };
     let restarted = Registration { group: "h".parse().unwrap(), ..server("restarted", 2) };
     let beat = |running| Heartbeat { running: Some(Duration::from_millis(running)), ..heartbeat(&restarted) };
-    registry.register(beat(60_000)).await.unwrap();
+    registry.register(beat(60_000), &ALL).await.unwrap();
     for client in [1, 2] {
         registry.reserve(of_other_group(client)).await.unwrap();
     }
@@ -106,19 +168,25 @@ pub(crate) async fn check_dead_servers(registry: &dyn Registry) {
         let listed = registry.servers().await.unwrap();
         listed.iter().find(|server| server.registration.id.as_str() == "restarted").unwrap().reserved_slots
     };
-    registry.register(beat(63_300)).await.unwrap();
+    registry.register(beat(63_300), &ALL).await.unwrap();
     assert_eq!(reserved().await, 2, "its heartbeats were lost, and its tokens are valid");
     assert_eq!(registry.reserve(of_other_group(3)).await, Err(RegistryError::NoFreeSlots));
-    registry.register(beat(100)).await.unwrap();
+    registry.register(beat(100), &ALL).await.unwrap();
     assert_eq!(reserved().await, 0, "it refuses the tokens from before its start");
     for client in [3, 4] {
         registry.reserve(of_other_group(client)).await.unwrap();
     }
-    registry.register(beat(200)).await.unwrap();
+    registry.register(beat(200), &ALL).await.unwrap();
     assert_eq!(registry.reserve(of_other_group(5)).await, Err(RegistryError::NoFreeSlots));
-    assert_eq!(registry.remove(restarted.id.clone()).await, Ok(true));
-    registry.register(heartbeat(&restarted)).await.unwrap();
-    assert_eq!(reserved().await, 0, "a server that was removed has no reservations");
+    assert_eq!(registry.remove(restarted.id.clone(), None, &ALL).await, Ok(true));
+    assert!(registry.servers().await.unwrap().iter().all(|server| server.registration.id != restarted.id));
+    registry.register(heartbeat(&restarted), &ALL).await.unwrap();
+    assert_eq!(reserved().await, 2, "a server that keeps its used tokens in a file accepts the others");
+    assert_eq!(registry.reserve(of_other_group(5)).await, Err(RegistryError::NoFreeSlots));
+    assert_eq!(registry.remove(restarted.id.clone(), None, &ALL).await, Ok(true));
+    tokio::time::sleep(Duration::from_millis(2_100)).await;
+    registry.register(beat(0), &ALL).await.unwrap();
+    assert_eq!(reserved().await, 0, "it refuses the tokens from before its start");
 }
 
 /// Reserves with many tasks on each of these stores at once until nothing is free, for client ids from `first_id` on.
@@ -148,6 +216,8 @@ pub(crate) async fn reserve_all(registries: Vec<Arc<dyn Registry>>, tasks: u64, 
 #[tokio::test]
 async fn memory_follows_the_rules() {
     let registry = MemoryRegistry::default();
+    check_scopes(&registry).await;
+    check_instances(&registry).await;
     check_rules(&registry).await;
     check_dead_servers(&registry).await;
 }
@@ -156,7 +226,7 @@ async fn memory_follows_the_rules() {
 async fn memory_gives_out_each_slot_once() {
     let registry = Arc::new(MemoryRegistry::default());
     for number in 0..10 {
-        registry.register(heartbeat(&server(&format!("s{number}"), 1_000))).await.unwrap();
+        registry.register(heartbeat(&server(&format!("s{number}"), 1_000)), &ALL).await.unwrap();
     }
     assert_eq!(reserve_all(vec![registry], 8, 0).await, 10_000);
 }

@@ -9,7 +9,7 @@ use tokio_rustls::rustls::{ALL_VERSIONS, ClientConnection};
 
 use super::certificate::TestCertificate;
 use super::service::{CarriedService, TestTransport, read_response, read_to_close};
-use crate::common::MAX_WAIT;
+use crate::common::{MAX_WAIT, agent};
 
 fn start(header_timeout: Duration) -> CarriedService {
     CarriedService::start(TestTransport::Tls, HttpLimits { header_timeout, ..HttpLimits::default() })
@@ -134,4 +134,27 @@ fn stranger_with_a_handshake_does_not_block_others() {
     assert!(read_response(&mut stream).starts_with("HTTP/1.1 201 "));
     assert!(start.elapsed() < MAX_WAIT / 4, "{:?}", start.elapsed());
     assert!(waiting[0].set_nonblocking(true).is_ok() && waiting[0].read(&mut [0]).is_err(), "they still wait");
+}
+
+#[test]
+fn failed_handshakes_are_counted() {
+    let service = start(MAX_WAIT);
+    // No TLS, and a client that does not trust the certificate.
+    let mut plain = service.connect_tcp();
+    plain.write_all(&service.plain.raw_token_request()).unwrap();
+    assert!(!read_to_close(&mut plain).contains("HTTP/1.1"));
+    let mut distrustful = service.connect_tls(TestCertificate::new().client(ALL_VERSIONS));
+    distrustful.write_all(b"G").unwrap_err();
+    let start = Instant::now();
+    loop {
+        let request = agent().get(service.plain.url("/metrics")).header("Authorization", service.plain.bearer());
+        let text = request.call().unwrap().body_mut().read_to_string().unwrap();
+        let row = "slipgate_issuer_requests_total{outcome=\"tls_failed\",key=\"\"} ";
+        let count = text.lines().find_map(|line| line.strip_prefix(row)).unwrap_or("0");
+        if count == "2" {
+            break;
+        }
+        assert!(start.elapsed() < MAX_WAIT, "{count} of 2");
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::cube_tables;
+use super::cube_tables::{self, InputRuns, PlayoutRuns, StateRuns};
 use super::recording::Recording;
 use super::replay::{DATAGRAM_HEADER_BYTES, SyncMethod, replay};
 use super::seeds::for_seeds;
@@ -150,12 +150,12 @@ pub const EXPERIMENTS: [&str; 7] = ["messages", "states", "own-cube", "playout",
 pub fn experiment(name: &str, seeds: u64) -> Option<String> {
     match name {
         "messages" => Some(table(&rows(seeds))),
-        "states" => Some(cube_tables::states_table(seeds, usize::MAX)),
+        "states" => Some(StateRuns::new(seeds).table()),
         "own-cube" => Some(cube_tables::prediction_table(seeds)),
-        "playout" => Some(cube_tables::playout_table(seeds, &[0.0, 0.05, LOSS_OF_GOALS])),
+        "playout" => Some(PlayoutRuns::new(seeds, &[0.0, 0.05, LOSS_OF_GOALS]).table()),
         "rewind" => Some(cube_tables::rewind_table(seeds)),
         "formats" => Some(cube_tables::formats_table(seeds)),
-        "inputs" => Some(cube_tables::inputs_table(seeds, 10)),
+        "inputs" => Some(InputRuns::new(seeds, 10).table()),
         _ => None,
     }
 }

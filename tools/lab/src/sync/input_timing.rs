@@ -77,7 +77,7 @@ impl InputWorld {
     fn serve(&mut self, now: Duration) {
         while let Some((at, message)) = self.up.pop(now) {
             let result = self.buffer.read(&message, server_tick(at));
-            debug_assert_eq!(result, Ok(()), "inputs of the client");
+            debug_assert_eq!(result, Ok(None), "inputs of the client");
         }
         let tick = server_tick(now);
         if tick.fract() >= f64::from(TICKS) / 1000.0 {
@@ -102,7 +102,7 @@ impl InputWorld {
         for tick in self.made.map_or(newest, |made| made + 1)..=newest {
             self.log.push(tick, tick % 7);
             let mut buf = [0; MAX_INPUT_BYTES];
-            let length = self.log.write(&mut buf);
+            let length = self.log.write(None, None, &mut buf);
             self.up.push(buf.get(..length).unwrap_or(&[]).to_vec(), now);
             let ahead = (f64::from(tick) - server_tick(now)) / f64::from(TICKS);
             self.lead += (ahead - DELAY.as_secs_f64()) * 1000.0;

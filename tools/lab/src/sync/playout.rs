@@ -224,14 +224,14 @@ impl SnapshotClient {
     }
 
     pub(super) fn receive(&mut self, message: &[u8], at: Duration) {
-        let tick = self.replica.read(message).expect("a message of the replicator");
-        self.clock.on_state(tick, at);
+        let header = self.replica.read(message).expect("a message of the replicator");
+        self.clock.on_state(header.tick, at);
         while let Some(change) = self.replica.poll() {
             let (ReplicaChange::Appeared { id, .. } | ReplicaChange::Updated { id }) = change else { continue };
             let Some(object) = self.replica.object(id) else { continue };
             let tick = object.tick();
             let Some((pose, is_at_rest)) = cube_fields::shown_pose(object) else { continue };
-            self.samples.add(id, PoseSample { tick, pose, velocity: None, is_at_rest, is_teleport: false });
+            self.samples.add(id, PoseSample { tick, pose, velocity: None, is_at_rest, teleports: 0 });
         }
     }
 

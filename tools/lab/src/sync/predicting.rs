@@ -68,7 +68,7 @@ impl PredictingClient {
         for ((log, buffer), input) in logs.iter_mut().zip(&mut self.others).zip(inputs) {
             let mut buf = [0; MAX_INPUT_BYTES];
             log.push(tick as u32, input.0);
-            let length = log.write(&mut buf);
+            let length = log.write(None, None, &mut buf);
             buffer.read(buf.get(..length).unwrap_or(&[]), tick as f64).expect("keys of a log");
         }
     }
@@ -80,9 +80,6 @@ impl PredictingClient {
             let (keys, behind) = behind.split_at(usize::from(*length));
             buffer.read(keys, f64::from(message.tick)).expect("keys of the server");
             rest = behind;
-        }
-        if message.bytes.is_empty() {
-            return;
         }
         self.replica.read(&message.bytes).expect("a message of the replicator");
         while self.replica.poll().is_some() {}

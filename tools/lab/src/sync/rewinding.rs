@@ -110,7 +110,7 @@ fn keep(rewind: &mut Rewind, recording: &CubeRecording, tick: usize) {
     for (id, state) in (0..).map(ObjectId).zip(recording.state(tick)) {
         let pose = Pose { position: state.position, rotation: state.rotation };
         let (tick, is_at_rest) = (tick as u32, state.is_at_rest);
-        rewind.add(id, PoseSample { tick, pose, velocity: None, is_at_rest, is_teleport: false });
+        rewind.add(id, PoseSample { tick, pose, velocity: None, is_at_rest, teleports: 0 });
     }
 }
 

@@ -99,6 +99,8 @@ impl SimulatedCubes {
     /// Sets the states that are due.
     fn release(&mut self) {
         while let Some((tick, id, state)) = self.queue.next(self.tick) {
+            // No cube of the world is ever removed.
+            let Some(state) = state else { continue };
             let state = if self.smoothing.is_some() { moved_on(state, self.tick - tick) } else { state };
             self.set(id, &state);
         }

@@ -169,16 +169,14 @@ impl StateServer for OurServer {
             self.logged = known;
             for log in &self.logs {
                 let mut buf = [0; MAX_INPUT_BYTES];
-                let length = log.write(&mut buf);
+                let length = log.write(None, None, &mut buf);
                 drivers.push(length as u8);
                 drivers.extend_from_slice(&buf[..length]);
             }
         }
         let mut buf = [0; 1100];
-        let (bytes, tag) = match self.replicator.write(self.viewer, &mut buf) {
-            Some(message) => (buf[..message.bytes].to_vec(), message.tag),
-            None => (Vec::new(), u64::MAX),
-        };
+        let message = self.replicator.write(self.viewer, &mut buf).expect("the first message of this tick");
+        let (bytes, tag) = (buf[..message.bytes].to_vec(), message.tag);
         let size = bytes.len() + drivers.len();
         (CubeMessage { tick, bytes, drivers, states: Vec::new(), tag }, size)
     }
@@ -306,14 +304,11 @@ impl<'r, S: StateServer> Exchange<'r, S> {
             buffer.read(keys, f64::from(client.cubes.tick())).expect("keys of the server");
             rest = behind;
         }
-        if message.bytes.is_empty() {
-            return;
-        }
-        let tick = client.replica.read(&message.bytes).expect("a message of the replicator");
+        let header = client.replica.read(&message.bytes).expect("a message of the replicator");
+        debug_assert_eq!(header.tick, message.tick);
         while let Some(change) = client.replica.poll() {
             let (ReplicaChange::Appeared { id, .. } | ReplicaChange::Updated { id }) = change else { continue };
             if let Some(state) = client.replica.object(id).and_then(cube_fields::simulated_state) {
-                debug_assert_eq!(tick & 0xffff, message.tick & 0xffff);
                 client.cubes.push(message.tick, id, state);
             }
         }

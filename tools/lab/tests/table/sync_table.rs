@@ -7,6 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use slipgate_lab::sync::cube_tables::{self, InputRuns, PlayoutRuns, StateRuns};
 use slipgate_lab::sync::cubes::CubeRecording;
 use slipgate_lab::sync::document::{self, LOSS_OF_GOALS};
 use slipgate_lab::sync::lossy::MessageLoss;
@@ -83,6 +84,20 @@ fn clients_err_less_than_with_the_methods_of_the_thesis() {
     let (theirs, ours) = (run(StateMethod::Thesis, 0.13), run(StateMethod::Ours(SmoothingDecay::default()), 0.45));
     assert!(ours.simulated < theirs.simulated, "{ours:?} beside {theirs:?}");
     assert!(ours.path_rate < 0.75 * theirs.path_rate, "{ours:?} beside {theirs:?}");
+}
+
+#[test]
+fn first_seeds_reach_the_goals() {
+    let goals = [
+        StateRuns::new(2).goals(),
+        PlayoutRuns::new(2, &[0.0, 0.05, LOSS_OF_GOALS]).goals(),
+        InputRuns::new(2, 2).goals(),
+    ]
+    .concat();
+    println!("{}", cube_tables::goals_table(&goals));
+    assert_eq!(goals.len(), 11 + 6 * 2 + 3 + 4);
+    let missed: Vec<_> = goals.iter().filter(|goal| !goal.is_reached()).collect();
+    assert!(missed.is_empty(), "{missed:?}");
 }
 
 #[test]

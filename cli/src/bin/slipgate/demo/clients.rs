@@ -18,7 +18,7 @@ use super::player::{Player, PlayerReport};
 /// The client id of the first client; the value is arbitrary.
 const FIRST_CLIENT_ID: u64 = 1001;
 /// The timeout of a connection, in seconds: a small machine may need a while to serve 256 clients.
-const TIMEOUT_SECONDS: u32 = 15;
+pub(super) const TIMEOUT_SECONDS: u32 = 15;
 /// The longest wait between two turns; a datagram ends it earlier.
 const MAX_TURN_WAIT: Duration = Duration::from_millis(20);
 /// How long a kicked player stays away, so that the reason can be read.

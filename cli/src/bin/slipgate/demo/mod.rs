@@ -56,8 +56,9 @@ const FRAME: Duration = Duration::from_millis(100);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long to wait, without any progress, for messages that are still missing at the end.
 const DELIVERY_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long the server may take to process all disconnects.
-const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the server may take to process all disconnects. A client of which all disconnect packets were lost ends by
+/// its timeout.
+const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(clients::TIMEOUT_SECONDS as u64 + 5);
 
 pub(crate) fn run(flags: &DemoFlags) -> Result<(), Failure> {
     let interrupts = Interrupts::listen()?;

@@ -4,6 +4,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
+use slipgate_cli::values::ProtocolId;
+
+use crate::group::GroupFlags;
 
 #[derive(Args)]
 pub(crate) struct DoctorFlags {
@@ -19,11 +22,18 @@ pub(crate) struct DoctorFlags {
     #[arg(long, value_name = "ID", default_value_t = u64::MAX)]
     pub(super) client_id: u64,
 
+    #[command(flatten)]
+    pub(super) group: GroupFlags,
+
+    /// The game's protocol id, for an issuer with several games
+    #[arg(long, value_name = "ID")]
+    pub(super) protocol_id: Option<ProtocolId>,
+
     /// Check this server; may be repeated [default: all servers of the issuer]
     #[arg(long, value_name = "IP:PORT")]
     pub(super) server: Vec<SocketAddr>,
 
-    /// The admin port of the server: IP:PORT, or a URL [default: none]
+    /// The admin port of the server that is checked: IP:PORT, or a URL [default: none]
     #[arg(long, value_name = "ADDRESS")]
     pub(super) admin: Option<String>,
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use slipgate_client::probe::{Probe, ProbeConfig};
-use slipgate_client::{Client, ConnectToken};
+use slipgate_client::{Client, CloseReason, ConnectToken};
 
 /// The maximum time of the handshake. A token's timeout is often shorter.
 const HANDSHAKE_TIME: Duration = Duration::from_secs(8);
@@ -18,7 +18,7 @@ pub(super) struct HandshakeResult {
     /// The time until the connection, `None` if there is none.
     pub(super) connected_after: Option<Duration>,
     /// Why there is none, or why it has ended.
-    pub(super) ended: Option<String>,
+    pub(super) ended: Option<CloseReason>,
     /// Payloads of this size that were sent, and their correct echoes.
     pub(super) sent: u64,
     pub(super) echoes: u64,
@@ -51,6 +51,5 @@ pub(super) fn attempt(token: ConnectToken, bytes: usize) -> Result<HandshakeResu
     }
     let report = probe.report().clone();
     let _ = probe.leave();
-    let ended = report.ended.map(|reason| reason.to_string());
-    Ok(HandshakeResult { connected_after, ended, sent: report.sent, echoes: report.right })
+    Ok(HandshakeResult { connected_after, ended: report.ended, sent: report.sent, echoes: report.right })
 }

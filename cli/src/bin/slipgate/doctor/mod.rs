@@ -1,15 +1,19 @@
 //! `slipgate doctor`: checks a deployment from outside, as a backend and a player see it.
 //!
 //! ```text
-//!  issuer: health, clock ─▶ token: servers, times ─▶ each server: handshake, sizes ─▶ findings
-//!  admin port: health, clock, drops before and after the handshake ───────────────────┘
+//!  issuer: health, clock, key ─▶ token: servers, times ─▶ each server: handshake, sizes ─▶ findings
+//!  admin port: health, clock, keys, drops before and after the handshake ──────────────────┘
 //! ```
 
 mod checks;
+mod clocks;
 mod finding;
 mod flags;
 mod handshake;
 mod http_date;
+mod issuer;
+mod keys;
+mod server_metrics;
 
 use slipgate_cli::Failure;
 use slipgate_cli::output::print_line;
@@ -17,12 +21,13 @@ use slipgate_cli::output::print_line;
 use self::checks::examine;
 use self::finding::Severity;
 pub(crate) use self::flags::DoctorFlags;
-use crate::admin_http::AdminPort;
+use crate::http_port::HttpPort;
 
 pub(crate) const AFTER_HELP: &str = "\
 Each finding is a sentence, and each problem has a remedy. With --admin the doctor also reads which datagrams the \
 server drops while it connects, which distinguishes a wrong key from a wrong address. It connects as the client id of \
---client-id, sends some payloads and leaves: choose an id that no player has.
+--client-id, sends some payloads and leaves: choose an id that no player has. With --group it checks the server that \
+the issuer chooses.
 
 Exit status: 0 if nothing is wrong, 5 otherwise; 2 if a flag is wrong.";
 
@@ -31,7 +36,8 @@ const PROBLEMS: u8 = 5;
 
 pub(crate) fn run(flags: &DoctorFlags) -> Result<(), Failure> {
     let key = crate::api_key::read(flags.api_key_file.as_deref())?;
-    let admin = flags.admin.as_deref().map(|url| AdminPort::new(url, flags.admin_token_file.as_deref())).transpose()?;
+    let admin =
+        flags.admin.as_deref().map(|url| HttpPort::of_admin(url, flags.admin_token_file.as_deref())).transpose()?;
     let findings = examine(flags, &key, admin.as_ref());
     findings.iter().for_each(|finding| print_line(&finding.show(flags.json)));
     let problems = findings.iter().filter(|finding| finding.severity == Severity::Problem).count();

@@ -9,6 +9,8 @@ use clap::Args;
 use slipgate_cli::values::{ProtocolId, Span};
 use slipgate_sim::Preset;
 
+use crate::group::GroupFlags;
+
 /// The smallest payload: the mark, the number and the time of sending.
 pub(super) const MIN_BYTES: u16 = 24;
 /// The largest payload of netcode.
@@ -63,9 +65,12 @@ pub(crate) struct LoadFlags {
     #[arg(long, value_name = "FILE", requires = "protocol_id", requires = "server")]
     pub(super) key_file: Option<PathBuf>,
 
-    /// The game's protocol id, decimal or 0x…; with --key-file
+    /// The game's protocol id, decimal or 0x…; with --key-file, or for an issuer with several games
     #[arg(long, value_name = "ID")]
     pub(super) protocol_id: Option<ProtocolId>,
+
+    #[command(flatten)]
+    pub(super) group: GroupFlags,
 
     /// Server to connect to; may be repeated. With --issuer one that it allows [default: all servers of the issuer]
     #[arg(long, value_name = "IP:PORT")]

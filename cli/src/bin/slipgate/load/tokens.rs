@@ -1,6 +1,5 @@
 //! Tokens in bulk: each client gets its token when its turn of the ramp comes, because a token lives for seconds.
 
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -38,8 +37,17 @@ pub(super) struct NumberedToken {
 /// Where tokens come from.
 #[derive(Clone)]
 pub(super) enum TokenSource {
-    Issuer { url: String, bearer: Arc<Zeroizing<String>>, servers: Option<Vec<SocketAddr>> },
-    Key { key: Box<Key>, protocol_id: u64, servers: Box<Servers> },
+    /// The request has no client id yet.
+    Issuer {
+        url: String,
+        bearer: Arc<Zeroizing<String>>,
+        request: FetchRequest,
+    },
+    Key {
+        key: Box<Key>,
+        protocol_id: u64,
+        servers: Box<Servers>,
+    },
 }
 
 impl TokenSource {
@@ -47,8 +55,8 @@ impl TokenSource {
         match (&flags.issuer, &flags.key_file) {
             (Some(url), _) => {
                 let bearer = Arc::new(crate::api_key::read(flags.api_key_file.as_deref())?);
-                let servers = Some(flags.server.clone()).filter(|servers| !servers.is_empty());
-                Ok(Self::Issuer { url: url.clone(), bearer, servers })
+                let request = flags.group.request(flags.server.clone(), flags.protocol_id);
+                Ok(Self::Issuer { url: url.clone(), bearer, request })
             }
             (None, Some(path)) => Self::of_key(flags, path),
             (None, None) => Err(Failure::usage("give --issuer, or --key-file")),
@@ -70,13 +78,8 @@ impl TokenSource {
     /// The text of what failed.
     pub(super) fn token(&self, client_id: u64) -> Result<ConnectToken, String> {
         match self {
-            Self::Issuer { url, bearer, servers } => {
-                let request = FetchRequest {
-                    client_id: client_id.into(),
-                    servers: servers.clone(),
-                    lifetime_seconds: None,
-                    ..FetchRequest::default()
-                };
+            Self::Issuer { url, bearer, request } => {
+                let request = FetchRequest { client_id: client_id.into(), ..request.clone() };
                 fetch(url, bearer, &request).map_err(|error| error.to_string())
             }
             Self::Key { key, protocol_id, servers } => {

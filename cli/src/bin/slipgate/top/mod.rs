@@ -17,7 +17,7 @@ use slipgate_cli::signals::Signals;
 use slipgate_cli::values::Span;
 
 use self::view::{TopReading, TopView};
-use crate::admin_http::AdminPort;
+use crate::http_port::HttpPort;
 
 pub(crate) const AFTER_HELP: &str = "\
 Keys: q, Esc or Ctrl-C ends; Up, Down, PageUp and PageDown move in the list of clients; s changes the order: slot, \
@@ -54,7 +54,7 @@ const MIN_INTERVAL: Duration = Duration::from_millis(100);
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
 
 pub(crate) fn run(flags: &TopFlags) -> Result<(), Failure> {
-    let port = AdminPort::new(&flags.admin, flags.admin_token_file.as_deref())?;
+    let port = HttpPort::of_admin(&flags.admin, flags.admin_token_file.as_deref())?;
     let first = TopReading::read(&port).map_err(|error| Failure::run_time(format!("{}: {error}", port.url())))?;
     let mut view = TopView::new(port.url(), first);
     if flags.once || !io::stdout().is_terminal() {
@@ -72,7 +72,7 @@ pub(crate) fn run(flags: &TopFlags) -> Result<(), Failure> {
 fn watch(
     terminal: &mut DefaultTerminal,
     view: &mut TopView,
-    port: &AdminPort,
+    port: &HttpPort,
     interval: Duration,
     signals: &Signals,
 ) -> io::Result<()> {

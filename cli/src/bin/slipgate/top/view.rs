@@ -5,7 +5,7 @@ use std::time::Instant;
 use serde::Deserialize;
 
 use super::metrics::TopMetrics;
-use crate::admin_http::AdminPort;
+use crate::http_port::HttpPort;
 
 /// The number of values of a chart.
 pub(super) const HISTORY: usize = 120;
@@ -52,7 +52,7 @@ impl TopReading {
     ///
     /// # Errors
     /// The text of what failed.
-    pub(super) fn read(port: &AdminPort) -> Result<Self, String> {
+    pub(super) fn read(port: &HttpPort) -> Result<Self, String> {
         let list: TopClientList = port.get_json("/clients")?;
         let metrics = port.get("/metrics").map(|response| TopMetrics::parse(&response.body))?;
         let readiness = port.get("/readyz")?;

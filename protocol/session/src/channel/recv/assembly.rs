@@ -23,6 +23,8 @@ pub(crate) struct MessageAssembly {
     pub(crate) chunks: ChunkList,
     received: PieceSet,
     missing: u16,
+    /// Whether its memory is from the overdraft of the pool.
+    overdrawn: bool,
 }
 
 /// The state of a message after a slice.
@@ -35,7 +37,32 @@ pub(crate) enum AssemblyProgress {
 
 impl MessageAssembly {
     pub(crate) fn new(bytes: u32) -> Self {
-        Self { bytes, chunks: ChunkList::default(), received: PieceSet::default(), missing: pieces_of(bytes) }
+        let (chunks, received, missing) = (ChunkList::default(), PieceSet::default(), pieces_of(bytes));
+        Self { bytes, chunks, received, missing, overdrawn: false }
+    }
+
+    /// Returns whether the message is in the overdraft, which has memory for all of it.
+    pub(crate) const fn is_overdrawn(&self) -> bool {
+        self.overdrawn
+    }
+
+    /// Returns the credit for pieces of the oldest missing message of a channel. While the shared budget is exhausted,
+    /// it moves to the overdraft if that has room.
+    pub(crate) fn credit_as_oldest(&mut self, new_pieces: usize, pool: &mut ChunkPool) -> Credit {
+        let pieces = pieces_of(self.bytes);
+        if !self.overdrawn && !pool.fits(new_pieces, 0) {
+            self.overdrawn = pool.begin_overdraft(pieces, pieces - self.missing);
+        }
+        if self.overdrawn { Credit::Overdraft } else { Credit::Checked }
+    }
+
+    /// Returns the stored pieces, which the caller releases. They are not in the overdraft any more.
+    pub(crate) fn into_chunks(self, pool: &mut ChunkPool) -> ChunkList {
+        if self.overdrawn {
+            let pieces = pieces_of(self.bytes);
+            pool.end_overdraft(pieces, pieces - self.missing);
+        }
+        self.chunks
     }
 
     /// Returns how many pieces are missing.

@@ -22,21 +22,23 @@ impl Channels {
     /// Returns whether there is memory for what the frames of a packet may have to store. If not, the packet should be
     /// refused, so that its sender retransmits it as lost. Without a shared budget there always is.
     ///
-    /// Messages in order need no memory: a sender that writes its oldest messages first makes progress even while
-    /// others hold all of the budget. Messages that arrive behind a gap have
-    /// [`RESERVE_BYTES`](crate::channel::RESERVE_BYTES) of their own.
+    /// Whole messages in order need no memory, and slices of the oldest missing message have an overdraft: a sender
+    /// that writes its oldest messages first makes progress even while others hold all of the budget. Messages that
+    /// arrive behind a gap have [`RESERVE_BYTES`](crate::channel::RESERVE_BYTES) of their own.
     #[must_use]
     pub fn can_take(&self, frames: &[u8]) -> bool {
-        self.preview(frames).0
+        self.fits_any(frames.len()) || self.preview(frames).0
     }
 
-    /// Returns the same as [`can_take`](Self::can_take), and how many frames were parsed for it.
+    /// Returns whether there is memory for all frames of this many bytes. Parsing a packet is needed only when memory
+    /// is scarce.
+    #[inline]
+    pub(crate) fn fits_any(&self, bytes: usize) -> bool {
+        self.receive_pool.fits(bytes / MIN_PIECE_FRAME_BYTES, self.max_list_bytes)
+    }
+
+    /// Returns whether there is memory for these frames, and how many frames were parsed for it.
     pub(crate) fn preview(&self, frames: &[u8]) -> (bool, u32) {
-        // Parsing the packet is needed only when memory is scarce.
-        let max = frames.len() / MIN_PIECE_FRAME_BYTES;
-        if self.receive_pool.fits(max, self.max_list_bytes) {
-            return (true, 0);
-        }
         let (chunks, list_bytes, parsed) = self.memory_needed(frames);
         (self.receive_pool.fits(chunks, list_bytes), parsed)
     }
@@ -45,12 +47,13 @@ impl Channels {
     fn memory_needed(&self, frames: &[u8]) -> (usize, usize, u32) {
         let (mut cursor, mut chunks, mut parsed) = (FrameCursor::default(), 0, 0);
         let mut previews = [WindowPreview::default(); MAX_CHANNELS];
+        let mut overdraft = self.receive_pool.overdraft_left();
         // An invalid frame ends the count: `next` will report it.
         while let Ok((MessageFrame { channel, body }, config)) = MessageFrame::read(frames, &mut cursor, &self.layout) {
             parsed += 1;
             let preview = previews.get_mut(usize::from(channel.0));
             if let Some((state, preview)) = self.table.get(channel).zip(preview) {
-                chunks += state.receiver.chunks_needed(config.kind, &body, preview);
+                chunks += state.receiver.chunks_needed(config.kind, &body, preview, &mut overdraft);
             }
         }
         let channels = self.table.iter().zip(self.layout.channels()).zip(&previews);

@@ -114,9 +114,15 @@ impl ChannelReceiver {
 
     /// Returns an upper bound of the chunks that a frame stores, if it may not be dropped. `preview` reflects the
     /// frames before it in the packet.
-    pub(crate) fn chunks_needed(&self, kind: Kind, body: &FrameBody, preview: &mut WindowPreview) -> usize {
+    pub(crate) fn chunks_needed(
+        &self,
+        kind: Kind,
+        body: &FrameBody,
+        preview: &mut WindowPreview,
+        overdraft: &mut usize,
+    ) -> usize {
         // Unreliable messages may be dropped when memory is scarce.
-        if let Self::Reliable { window } = self { window.preview(kind, body, preview) } else { 0 }
+        if let Self::Reliable { window } = self { window.preview(kind, body, preview, overdraft) } else { 0 }
     }
 }
 

@@ -7,6 +7,7 @@ use crate::channel::chunks::{ChunkList, ChunkPool, Credit, RETENTION};
 use crate::channel::config::{ChannelConfig, ChannelId, Kind};
 use crate::channel::recv::assembly::{AssemblyProgress, MessageAssembly};
 use crate::channel::slab::{EntrySlab, entry_index};
+use crate::channel::steps;
 use crate::channel::violation::ChannelViolation;
 use crate::channel::wire::frame::FrameBody;
 use crate::channel::wire::message_id::MessageId;
@@ -16,7 +17,7 @@ use slipgate_netcode::time::Instant;
 
 /// Slots of each window that are not charged to the shared budget: 2 KiB, so that 62 channels take 124 KiB.
 const FREE_SLOTS: usize = 128;
-/// Assemblies of each window that are not charged: 0.8 KiB.
+/// Assemblies of each window that are not charged: 0.7 KiB.
 const FREE_ASSEMBLIES: usize = 8;
 /// Bytes of an assembly in its slab, with the index in the list of free ones, which doubles.
 const ASSEMBLY_BYTES: usize = size_of::<Option<MessageAssembly>>() + 2 * size_of::<u16>();
@@ -47,9 +48,31 @@ enum WindowSlot {
     Stored {
         chunks: ChunkList,
         bytes: u32,
+        run: RunLength,
     },
     /// It was delivered or withdrawn.
-    Settled,
+    Settled(RunLength),
+}
+
+/// The length of a run of complete messages. It is valid in the first and the last slot of the run, so that neither
+/// adding a message nor a preview visits the slots between.
+type RunLength = u16;
+
+impl WindowSlot {
+    /// Returns the length of the run of complete messages, in its first and last slot, or 0 if this one is incomplete.
+    fn run(&self) -> RunLength {
+        match self {
+            Self::Stored { run, .. } | Self::Settled(run) => *run,
+            Self::Nothing | Self::Partial(_) => 0,
+        }
+    }
+
+    fn set_run(&mut self, length: RunLength) {
+        match self {
+            Self::Stored { run, .. } | Self::Settled(run) => *run = length,
+            Self::Nothing | Self::Partial(_) => {}
+        }
+    }
 }
 
 /// The outcome of a frame.
@@ -95,6 +118,8 @@ pub(crate) struct WindowPreview {
     new_pieces: u16,
     /// One past the last of these pieces.
     end: u16,
+    /// Whether the overdraft has room for that message.
+    overdrawn: bool,
     /// The slots that the window needs.
     slots: u32,
     /// New incomplete messages, at most.
@@ -138,8 +163,8 @@ impl MessageWindow {
         }
         self.reserve(channel, config, data.len() as u32)?;
         // `can_take` has checked the shared budget for the whole packet.
-        let chunks = pool.store(data, Credit::Overdraft).must_exist("memory with an overdraft").unwrap_or_default();
-        self.put(index, WindowSlot::Stored { chunks, bytes: data.len() as u32 });
+        let chunks = pool.store(data, Credit::Checked).must_exist("memory that was checked").unwrap_or_default();
+        self.put_complete(index, WindowSlot::Stored { chunks, bytes: data.len() as u32, run: 1 });
         Ok(FrameOutcome::Kept)
     }
 
@@ -167,7 +192,9 @@ impl MessageWindow {
         if assembly.bytes != bytes {
             return Err(ChannelViolation::SliceDisagrees(channel));
         }
-        if assembly.add(first, data, pool, Credit::Overdraft) != AssemblyProgress::Complete {
+        let new_pieces = data.len().div_ceil(PIECE_BYTES);
+        let credit = if index == 0 { assembly.credit_as_oldest(new_pieces, pool) } else { Credit::Checked };
+        if assembly.add(first, data, pool, credit) != AssemblyProgress::Complete {
             return Ok(FrameOutcome::Kept);
         }
         Ok(self.completed(config.kind, index, assembly_index, pool, scratch))
@@ -194,8 +221,7 @@ impl MessageWindow {
     pub(crate) fn pop(&mut self, pool: &mut ChunkPool, scratch: &mut Vec<u8>) -> bool {
         let Some(WindowSlot::Stored { .. }) = self.slots.front() else { return false };
         // The line above has found the same slot, so this is never refused.
-        let Some(WindowSlot::Stored { chunks, bytes }) = self.slots.pop_front() else { return false };
-        self.next = self.next.ahead(1);
+        let Some(WindowSlot::Stored { chunks, bytes, .. }) = self.pop_complete() else { return false };
         self.bytes -= bytes;
         pool.assemble(&chunks, bytes, scratch);
         pool.release(chunks);
@@ -204,11 +230,17 @@ impl MessageWindow {
     }
 
     /// Returns an upper bound of the pieces that a frame stores, besides messages that are in order by then. `preview`
-    /// reflects the earlier frames of the packet.
+    /// and `overdraft`, the chunks that it has left, reflect the earlier frames of the packet.
     ///
-    /// Slices of the oldest missing message count as 0. Their memory is bounded by the largest message, and refusing
-    /// them would stall the channel forever.
-    pub(crate) fn preview(&self, kind: Kind, body: &FrameBody, preview: &mut WindowPreview) -> usize {
+    /// Slices of the oldest missing message count as 0 if the overdraft has room for all of it: if they were refused as
+    /// well, the channel could stall forever.
+    pub(crate) fn preview(
+        &self,
+        kind: Kind,
+        body: &FrameBody,
+        preview: &mut WindowPreview,
+        overdraft: &mut usize,
+    ) -> usize {
         let (FrameBody::Whole { id, .. } | FrameBody::Slice { id, .. } | FrameBody::Withdrawn { id }) = body else {
             return 0;
         };
@@ -221,8 +253,10 @@ impl MessageWindow {
         preview.assemblies += u16::from(matches!(body, FrameBody::Slice { .. }) && !is_in_order);
         match body {
             FrameBody::Slice { bytes, first, data, .. } if is_in_order => {
+                self.preview_overdraft(preview, *bytes, overdraft);
+                let needed = if preview.overdrawn { 0 } else { data.len().div_ceil(PIECE_BYTES) };
                 self.preview_slice(preview, *bytes, *first, data.len());
-                0
+                needed
             }
             FrameBody::Whole { .. } | FrameBody::Withdrawn { .. } if is_in_order => {
                 self.preview_settled(preview);
@@ -265,13 +299,30 @@ impl MessageWindow {
         self.charged += pool.charge_list(bytes.saturating_sub(self.charged));
     }
 
+    /// Moves the oldest missing message to the overdraft in a preview, if it has room for it.
+    fn preview_overdraft(&self, preview: &mut WindowPreview, bytes: u32, overdraft: &mut usize) {
+        if preview.overdrawn {
+            return;
+        }
+        let is_overdrawn = self.partial_at(preview.settled).is_some_and(MessageAssembly::is_overdrawn);
+        let needed = if is_overdrawn { 0 } else { pieces_of(bytes).into() };
+        if let Some(left) = overdraft.checked_sub(needed) {
+            (*overdraft, preview.overdrawn) = (left, true);
+        }
+    }
+
+    /// Returns the stored part of an incomplete message.
+    fn partial_at(&self, index: u32) -> Option<&MessageAssembly> {
+        match self.slots.get(index as usize) {
+            Some(WindowSlot::Partial(assembly)) => self.assemblies.get(*assembly),
+            _ => None,
+        }
+    }
+
     /// Adds a slice of the oldest missing message to a preview. Only slices with ascending pieces count, so that no
     /// piece counts twice.
     fn preview_slice(&self, preview: &mut WindowPreview, bytes: u32, first: u16, data: usize) {
-        let assembly = match self.slots.get(preview.settled as usize) {
-            Some(WindowSlot::Partial(assembly)) => self.assemblies.get(*assembly),
-            _ => None,
-        };
+        let assembly = self.partial_at(preview.settled);
         if first < preview.end {
             return;
         }
@@ -287,14 +338,23 @@ impl MessageWindow {
     /// Settles the oldest missing message in a preview, and those that waited for it.
     fn preview_settled(&self, preview: &mut WindowPreview) {
         let WindowPreview { settled, slots, assemblies, .. } = *preview;
-        *preview = WindowPreview { settled: settled + 1, slots, assemblies, ..WindowPreview::default() };
-        while self.is_complete(preview.settled) {
-            preview.settled += 1;
-        }
+        let run = match self.run_at(settled) {
+            0 => 1 + self.run_at(settled + 1),
+            // The frame settles nothing: messages that may be delivered were left in the window.
+            run => run,
+        };
+        *preview = WindowPreview { settled: settled + run, slots, assemblies, ..WindowPreview::default() };
+    }
+
+    /// Returns how many messages are complete from `index` on, if the one before is incomplete. If it is complete, the
+    /// number is wrong, but is 0 for an incomplete message only.
+    fn run_at(&self, index: u32) -> u32 {
+        steps::count(1);
+        self.slots.get(index as usize).map_or(0, WindowSlot::run).into()
     }
 
     fn is_complete(&self, index: u32) -> bool {
-        matches!(self.slots.get(index as usize), Some(WindowSlot::Stored { .. } | WindowSlot::Settled))
+        self.run_at(index) > 0
     }
 
     /// Extends the window to a message. Returns the message's index, or `None` if it is complete already.
@@ -348,12 +408,11 @@ impl MessageWindow {
         pool: &mut ChunkPool,
         scratch: &mut Vec<u8>,
     ) -> FrameOutcome {
-        let Some(MessageAssembly { bytes, chunks, .. }) = self.assemblies.remove(assembly) else {
-            return FrameOutcome::Dropped;
-        };
+        let Some(assembly) = self.assemblies.remove(assembly) else { return FrameOutcome::Dropped };
+        let (bytes, chunks) = (assembly.bytes, assembly.into_chunks(pool));
         if kind == Kind::ReliableOrdered && index > 0 {
             // Its bytes were reserved by the first slice, and stay reserved.
-            self.put(index, WindowSlot::Stored { chunks, bytes });
+            self.put_complete(index, WindowSlot::Stored { chunks, bytes, run: 1 });
             return FrameOutcome::Kept;
         }
         pool.assemble(&chunks, bytes, scratch);
@@ -376,19 +435,50 @@ impl MessageWindow {
         let Some(WindowSlot::Partial(assembly)) = self.slots.get(index) else { return };
         let Some(assembly) = self.assemblies.remove(*assembly) else { return };
         self.bytes -= assembly.bytes;
-        pool.release(assembly.chunks);
+        let chunks = assembly.into_chunks(pool);
+        pool.release(chunks);
         self.put(index, WindowSlot::Nothing);
     }
 
     fn set_settled(&mut self, index: usize) {
-        self.put(index, WindowSlot::Settled);
+        if index > 0 {
+            return self.put_complete(index, WindowSlot::Settled(1));
+        }
+        self.slots.pop_front();
+        self.next = self.next.ahead(1);
         self.skip_settled();
     }
 
     fn skip_settled(&mut self) {
-        while let Some(WindowSlot::Settled) = self.slots.front() {
-            self.slots.pop_front();
-            self.next = self.next.ahead(1);
+        while let Some(WindowSlot::Settled(_)) = self.slots.front() {
+            self.pop_complete();
+        }
+    }
+
+    /// Removes the oldest message, which is complete.
+    fn pop_complete(&mut self) -> Option<WindowSlot> {
+        let slot = self.slots.pop_front()?;
+        self.next = self.next.ahead(1);
+        let behind = slot.run().saturating_sub(1);
+        if behind > 0
+            && let Some(front) = self.slots.front_mut()
+        {
+            front.set_run(behind);
+        }
+        Some(slot)
+    }
+
+    /// Puts a complete message behind the oldest one, and joins it with the runs before and behind it.
+    fn put_complete(&mut self, index: usize, slot: WindowSlot) {
+        let run_at = |index: usize| usize::from(self.slots.get(index).map_or(0, WindowSlot::run));
+        let first = index.saturating_sub(run_at(index.saturating_sub(1)));
+        let last = index + run_at(index + 1);
+        self.put(index, slot);
+        let run = (last + 1 - first) as RunLength;
+        for end in [first, last] {
+            if let Some(slot) = self.slots.get_mut(end) {
+                slot.set_run(run);
+            }
         }
     }
 
@@ -405,6 +495,7 @@ mod tests {
     use std::vec;
 
     mod accounting;
+    mod runs;
 
     #[test]
     fn messages_far_ahead_take_16_bytes_each() {

@@ -15,6 +15,11 @@ impl Channels {
     #[must_use]
     #[inline]
     pub fn wants_to_send(&self) -> bool {
+        // The usual case behind a packet: nothing is left.
+        self.table.pending != 0 && self.has_ready()
+    }
+
+    fn has_ready(&self) -> bool {
         channels_in(self.table.pending).any(|channel| self.is_waiting(channel) && self.allows(channel))
     }
 

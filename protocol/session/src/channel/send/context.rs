@@ -14,11 +14,13 @@ use slipgate_netcode::time::Instant;
 pub(crate) struct SendContext {
     pub(crate) pool: ChunkPool,
     pub(crate) receipts: Receipts,
+    /// The channel that begins the next packet, because its slice may not share one.
+    pub(crate) waits_for_packet: Option<ChannelId>,
 }
 
 impl SendContext {
     pub(crate) const fn new(pool: ChunkPool) -> Self {
-        Self { pool, receipts: Receipts::new() }
+        Self { pool, receipts: Receipts::new(), waits_for_packet: None }
     }
 
     /// Frees a message's memory and reports its delivery status.

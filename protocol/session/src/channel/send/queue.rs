@@ -183,7 +183,7 @@ impl Queue {
     pub(crate) fn push(&mut self, message: MessageSource<'_>, params: SendParams, context: &mut SendContext) -> bool {
         // The senders' pool has no shared budget: the queues bound it, so that storing cannot fail.
         let chunks = match message {
-            MessageSource::Copied(bytes) => context.pool.store(bytes, Credit::Overdraft),
+            MessageSource::Copied(bytes) => context.pool.store(bytes, Credit::Checked),
             MessageSource::Shared(message) => context.pool.store_shared(message),
         };
         let new = QueuedMessage {

@@ -45,7 +45,8 @@ impl Channels {
         }
         let mut share = PacketShare::new(left, budget, buf.len());
         let mut writer = FrameWriter::new(buf);
-        while let Some(channel) = self.next_channel(left, now) {
+        let mut first = self.context.waits_for_packet.take().filter(|channel| left & (1 << channel.0) != 0);
+        while let Some(channel) = first.take().or_else(|| self.next_channel(left, now)) {
             // The limit depends on what was written before, so it is set for each frame.
             writer.set_limit(self.frame_limit(&share, channel, now));
             writer.is_last = left.is_power_of_two();
@@ -73,7 +74,10 @@ impl Channels {
     /// Notes that packets up to this number were sent without frames of channels. Call it at least every 32,767
     /// numbers, so that newer packets can be distinguished from older ones.
     pub(crate) fn skip(&mut self, packet: Sequence) {
-        self.advance_to(packet);
+        // The newest number may be that of a packet without content, which did not leave.
+        if self.newest.is_none_or(|newest| packet - newest < 1 << 15) {
+            self.advance_to(packet);
+        }
     }
 
     /// Handles the acknowledgement of a packet, also after it was reported lost.

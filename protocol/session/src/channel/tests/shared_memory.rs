@@ -147,6 +147,55 @@ fn slice_repeated_in_a_packet_completes_no_message() {
     assert_eq!(other.received().len(), 4);
 }
 
+/// Memory of the overdraft: a message of the largest size.
+const OVERDRAFT_BYTES: usize = 65_536 / PIECE_BYTES * RESERVE_BYTES / 32;
+
+#[test]
+fn large_messages_of_all_channels_arrive_without_memory() {
+    for (kind, seed) in RELIABLE.into_iter().flat_map(|kind| (1..=2).map(move |seed| (kind, seed))) {
+        // A layout as hostile as possible, and small messages of a higher priority beside it.
+        let large = ChannelConfig { max_message_bytes: 65_536, queue_bytes: 1 << 18, ..of(kind) };
+        let mut configs = vec![large; MAX_CHANNELS - 1];
+        configs.push(ChannelConfig { priority: 1, ..of(Kind::ReliableOrdered) });
+        let small = ChannelId(MAX_CHANNELS as u8 - 1);
+        let [mut one, mut other] = [End::new(&configs), sharing(&configs, &MemoryBudget::new(0))];
+        let mut chance = Chance(seed);
+        let mut expected: Vec<_> = (0..MAX_CHANNELS - 1).map(|number| message(number, 65_536 - 900 * number)).collect();
+        for (number, message) in expected.iter().enumerate() {
+            one.send(ChannelId(number as u8), message);
+        }
+        let (mut rounds, mut most, mut sent) = (0, 0, 0);
+        while one.channels.wants_to_send() {
+            rounds += 1;
+            assert!(rounds < 300, "{kind:?}, seed {seed}: {} arrived", other.received.len());
+            if rounds < 100 {
+                let message = message(1000 + rounds, 30);
+                one.send(small, &message);
+                expected.push(message);
+            }
+            // What a path carries in a round trip. A packet in 16 is lost.
+            let packets: Vec<_> = core::iter::from_fn(|| one.packet(1180)).take(500).collect();
+            sent += packets.len();
+            let (acked, lost): (Vec<_>, Vec<_>) = packets.into_iter().partition(|(_, frames)| {
+                let fits = chance.below(16) > 0 && other.channels.can_take(frames);
+                if fits {
+                    other.take(frames).unwrap();
+                }
+                most = most.max(other.channels.memory_bytes());
+                fits
+            });
+            acked.iter().for_each(|(sequence, _)| one.channels.on_acked(*sequence));
+            lost.iter().for_each(|(sequence, _)| one.channels.on_lost(*sequence));
+        }
+        let mut received = other.received();
+        received.sort();
+        expected.sort();
+        assert!(received == expected, "{kind:?}, seed {seed}: {} arrived", received.len());
+        std::println!("{kind:?}, seed {seed}: {rounds} rounds, {sent} packets, {most} bytes");
+        assert!(most <= RESERVE_BYTES + OVERDRAFT_BYTES + RESERVE_BYTES, "{kind:?}, seed {seed}: {most} bytes");
+    }
+}
+
 /// A random number generator.
 struct Chance(u64);
 

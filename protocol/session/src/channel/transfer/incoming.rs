@@ -9,8 +9,9 @@ use super::receiver::{PartialTransfer, TransferReceiver};
 use super::store::{HashBudget, HashingGrant, MemoryLease};
 use super::{
     Reception, SentTransferFrame, TransferAdmission, TransferConfig, TransferEvent, TransferId, TransferProgress,
-    TransferSide, TransferViolation, WINDOW, steps,
+    TransferSide, TransferViolation, WINDOW,
 };
+use crate::channel::steps;
 use crate::reliability::MemoryBudget;
 
 /// All incoming transfers of a channel.
@@ -191,6 +192,7 @@ impl IncomingTransfers {
     }
 
     fn next_event(&mut self) -> Option<TransferEvent> {
+        steps::count(self.active.len());
         self.hash_budget.share(&mut self.active, |active, hash_budget| active.receiver.hash_arrived(hash_budget));
         if let Some(index) = self.active.iter().position(ActiveTransfer::is_finished) {
             let ended = self.active.remove(index);

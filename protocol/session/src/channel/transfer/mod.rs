@@ -401,36 +401,6 @@ impl core::error::Error for TransferViolation {}
 /// progress.
 pub(super) const WINDOW: u16 = 1024;
 
-/// Counts the steps of searches that a peer's frames cause. Tests bound them, because run time varies between machines.
-mod steps {
-    /// Counts steps, in tests only.
-    #[cfg(not(test))]
-    pub(super) const fn count(_steps: usize) {}
-
-    #[cfg(test)]
-    pub(super) use self::counted::{count, of};
-
-    #[cfg(test)]
-    mod counted {
-        use std::cell::Cell;
-
-        std::thread_local! {
-            static TAKEN: Cell<usize> = const { Cell::new(0) };
-        }
-
-        pub(in crate::channel::transfer) fn count(steps: usize) {
-            TAKEN.set(TAKEN.get() + steps);
-        }
-
-        /// Returns how many steps `work` takes.
-        pub(in crate::channel::transfer) fn of(work: impl FnOnce()) -> usize {
-            let before = TAKEN.get();
-            work();
-            TAKEN.get() - before
-        }
-    }
-}
-
 /// Why a transfer was refused or aborted (§4.9).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum TransferReason {

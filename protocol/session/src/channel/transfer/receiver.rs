@@ -396,6 +396,12 @@ impl PartialTransfer {
         self.digest
     }
 
+    /// Returns how many bytes of memory it takes, with its tables.
+    #[must_use]
+    pub const fn memory_bytes(&self) -> usize {
+        self.memory
+    }
+
     /// Returns how much of it has arrived.
     #[must_use]
     pub fn progress(&self) -> TransferProgress {

@@ -10,8 +10,9 @@ use super::frame::{SLICE_HEADER_BYTES, SliceRanges, TransferBegin, TransferFrame
 use super::store::{SliceState, TransferShape};
 use super::{
     ControlState, Reception, SentTransferFrame, Transfer, TransferEvent, TransferId, TransferProgress,
-    TransferViolation, steps,
+    TransferViolation,
 };
+use crate::channel::steps;
 use slipgate_netcode::slab::MustExist;
 
 /// Sends a transfer.

@@ -20,6 +20,7 @@ use core::sync::atomic::{AtomicI32, Ordering};
 use sha2::{Digest as _, Sha256};
 
 use super::{ContentDigest, MAX_SLICE_BYTES, MAX_TRANSFER_BYTES, MIN_SLICE_BYTES, TransferProgress, TransferViolation};
+use crate::channel::steps;
 use crate::reliability::MemoryBudget;
 
 /// Chunks of a region. The table of chunks grows by regions.
@@ -31,6 +32,10 @@ const REGION_SLICES: u32 = REGION_CHUNKS * CHUNK_SLICES;
 pub(super) struct SliceRegion {
     /// Which slices of each chunk have arrived.
     masks: [u16; REGION_CHUNKS as usize],
+    /// A bit for each chunk of which a slice has arrived.
+    started: u64,
+    /// A bit for each chunk of which all 16 slices have arrived.
+    full: u64,
     /// A chunk of its full length is whole, a shorter one is packed.
     pub(super) chunks: [Option<Box<[u8]>>; REGION_CHUNKS as usize],
 }
@@ -120,7 +125,8 @@ impl SliceStore {
         let (whole, slice_bytes) = (self.shape.chunk(chunk)?.len(), usize::from(self.shape.slice_bytes));
         let allowed = 2 * self.progress().bytes as usize + MAX_BYTES_AHEAD;
         let chunk_bytes = self.chunk_bytes;
-        let (mask, content) = self.entry(chunk, lease)?;
+        let (region, index) = self.region_mut(chunk, lease)?;
+        let (mask, content) = (region.masks.get_mut(index)?, region.chunks.get_mut(index)?);
         let before = content.as_deref().map_or(0, <[u8]>::len);
         let fits_whole = chunk_bytes + (whole - before) <= allowed;
         let after = if fits_whole { whole } else { (before + bytes.len()).min(whole) };
@@ -140,6 +146,8 @@ impl SliceStore {
             content.as_deref_mut()?.get_mut(offset..offset + bytes.len())?.copy_from_slice(bytes);
         }
         *mask |= 1 << slice;
+        region.started |= 1 << index;
+        region.full |= u64::from(*mask == u16::MAX) << index;
         self.chunk_bytes += after - before;
         Some(())
     }
@@ -181,30 +189,23 @@ impl SliceStore {
         self.regions
     }
 
-    /// Returns the first slice in this state from `from` on. Returns `end` if there is none before it.
+    /// Returns the first slice in this state from `from` on. Returns `end` if there is none before it. Takes a step for
+    /// each region.
     fn find(&self, from: u32, end: u32, state: SliceState) -> u32 {
         let mut slice = from;
         while slice < end {
-            if !self.has_region(slice / REGION_SLICES) {
-                if state == SliceState::Missing {
-                    return slice;
-                }
-                slice = (slice / REGION_SLICES + 1) * REGION_SLICES;
-                continue;
+            steps::count(1);
+            let start = slice - slice % REGION_SLICES;
+            let found = match self.region(slice / CHUNK_SLICES) {
+                Some(region) => region.find(slice - start, state),
+                None => (state == SliceState::Missing).then_some(slice - start),
+            };
+            if let Some(found) = found {
+                return (start + found).min(end);
             }
-            let mask = self.mask(slice / CHUNK_SLICES);
-            // A chunk is searched in one step: 16 slices in a mask.
-            let wanted = if state == SliceState::Arrived { mask } else { !mask } >> (slice % CHUNK_SLICES);
-            if wanted != 0 {
-                return (slice + wanted.trailing_zeros()).min(end);
-            }
-            slice = (slice / CHUNK_SLICES + 1) * CHUNK_SLICES;
+            slice = start + REGION_SLICES;
         }
         end
-    }
-
-    fn has_region(&self, region: u32) -> bool {
-        self.regions.get(region as usize).is_some_and(Option::is_some)
     }
 
     fn region(&self, chunk: u32) -> Option<&SliceRegion> {
@@ -224,16 +225,14 @@ impl SliceStore {
         self.region(chunk)?.chunks.get((chunk % REGION_CHUNKS) as usize)?.as_deref()
     }
 
-    /// Returns the mask and the content of a chunk. Its region is allocated with the first slice.
-    fn entry(&mut self, chunk: u32, lease: &mut MemoryLease) -> Option<(&mut u16, &mut Option<Box<[u8]>>)> {
+    /// Returns the region of a chunk, and the chunk's place in it. The region is allocated with the first slice.
+    fn region_mut(&mut self, chunk: u32, lease: &mut MemoryLease) -> Option<(&mut SliceRegion, usize)> {
         let region = self.regions.get_mut((chunk / REGION_CHUNKS) as usize)?;
         // A region is a table of 64 chunks.
         if region.is_none() {
             *region = lease.take(size_of::<SliceRegion>()).then(SliceRegion::empty);
         }
-        let region = region.as_deref_mut()?;
-        let index = (chunk % REGION_CHUNKS) as usize;
-        Some((region.masks.get_mut(index)?, region.chunks.get_mut(index)?))
+        Some((region.as_deref_mut()?, (chunk % REGION_CHUNKS) as usize))
     }
 }
 
@@ -252,7 +251,26 @@ fn unpack(packed: &[u8], mask: u16, slice_bytes: usize, length: usize) -> Box<[u
 
 impl SliceRegion {
     fn empty() -> Box<Self> {
-        Box::new(Self { masks: [0; REGION_CHUNKS as usize], chunks: [const { None }; REGION_CHUNKS as usize] })
+        let (masks, chunks) = ([0; REGION_CHUNKS as usize], [const { None }; REGION_CHUNKS as usize]);
+        Box::new(Self { masks, started: 0, full: 0, chunks })
+    }
+
+    /// Returns the first slice in this state from `from` on, counted from the start of the region.
+    fn find(&self, from: u32, state: SliceState) -> Option<u32> {
+        let chunk = from / CHUNK_SLICES;
+        self.find_in(chunk, from % CHUNK_SLICES, state).or_else(|| {
+            let chunks = if state == SliceState::Arrived { self.started } else { !self.full };
+            // Shifted twice: there is no chunk behind the last one.
+            let later = chunks & (u64::MAX << chunk) << 1;
+            (later != 0).then(|| self.find_in(later.trailing_zeros(), 0, state))?
+        })
+    }
+
+    /// Returns the first slice of a chunk in this state from `from` on, counted from the start of the region.
+    fn find_in(&self, chunk: u32, from: u32, state: SliceState) -> Option<u32> {
+        let mask = *self.masks.get(chunk as usize)?;
+        let wanted = if state == SliceState::Arrived { mask } else { !mask } >> from;
+        (wanted != 0).then(|| chunk * CHUNK_SLICES + from + wanted.trailing_zeros())
     }
 }
 

@@ -63,6 +63,11 @@ impl<'a> FrameWriter<'a> {
         self.pos
     }
 
+    /// Ends the packet with the frame that was written last.
+    pub(crate) const fn close(&mut self) {
+        self.closed = true;
+    }
+
     /// Returns whether no frame can be written any more.
     pub(crate) const fn is_closed(&self) -> bool {
         self.closed

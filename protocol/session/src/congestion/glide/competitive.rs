@@ -1,7 +1,7 @@
 //! Compete mode, beside cross traffic that keeps the queue full: a window like TCP's, because a short queue is
 //! impossible there (Glide §9).
 
-use super::super::units::{Bytes, Seconds};
+use super::super::units::{Bounded, Bytes, Seconds};
 use super::cubic::CubicWindow;
 use super::path_sample::PathSample;
 use super::probe_down::DownProbes;
@@ -45,12 +45,12 @@ impl CompetitiveMode {
     pub(super) fn begin(&mut self, sample: &PathSample, fall: f64, before: f64, joined: bool) {
         let mut rate = sample.delivery;
         if fall < NO_SHARE_FALL {
-            rate = rate.max(before);
+            rate = rate.at_least(before);
         } else if fall < SMALL_SHARE_FALL {
-            rate = rate.max(SMALL_SHARE * before);
+            rate = rate.at_least(SMALL_SHARE * before);
         }
         if Seconds(sample.now) - self.left_at < MEMORY {
-            rate = rate.max(MEMORY_SHARE * self.left_rate.0);
+            rate = rate.at_least(MEMORY_SHARE * self.left_rate.0);
         }
         self.probe_count = 0;
         let (bytes, packet) = (Bytes(rate * sample.round_trip), Bytes(sample.largest_packet));
@@ -92,7 +92,7 @@ impl CompetitiveMode {
         if losses > libm::ceil(TOLERANCE * expected) || losses > 0.0 && sample.has_excess_loss {
             self.window.cut(now);
         }
-        self.window.bytes().0 / sample.round_trip.max(sample.base_round_trip + sample.instant_queue)
+        self.window.bytes().0 / sample.round_trip.at_least(sample.base_round_trip + sample.instant_queue)
     }
 
     /// Returns whether to probe again now.

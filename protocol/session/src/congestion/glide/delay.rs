@@ -7,7 +7,7 @@
 use core::time::Duration;
 
 use super::super::ring::Ring;
-use super::super::units::Seconds;
+use super::super::units::{Bounded, Seconds};
 use super::super::windowed_minmax::WindowedMinMax;
 
 /// The window of the base delay: as long as a route usually stays.
@@ -55,8 +55,9 @@ pub(super) struct DelayEstimator {
     round_trip: Option<f64>,
     feedback_interval: f64,
     last_received_at: Option<f64>,
-    base: [WindowedMinMax; 2],
-    base_round_trip: [WindowedMinMax; 2],
+    /// The smallest one-way delay, and the smallest round trip, each over both windows.
+    base: WindowedMinMax,
+    base_round_trip: WindowedMinMax,
     competitive: bool,
     recent: Ring<FilterSlice>,
     /// The two newest samples less their socket delay, newest first.
@@ -79,7 +80,7 @@ struct FilterSlice {
 
 impl DelayEstimator {
     pub(super) fn new() -> Self {
-        let base = [WindowedMinMax::min(BASE_WINDOW), WindowedMinMax::min(COMPETITIVE_BASE_WINDOW)];
+        let base = WindowedMinMax::min(COMPETITIVE_BASE_WINDOW, BASE_WINDOW);
         Self {
             round_trip: None,
             feedback_interval: FEEDBACK_INTERVAL.0,
@@ -100,7 +101,7 @@ impl DelayEstimator {
         let interval = self.last_received_at.map(|last_received_at| now - last_received_at);
         if let Some(interval) = interval {
             // Cap the interval: one long silence must not make the filter insensitive for seconds.
-            self.feedback_interval += INTERVAL_SMOOTHING * (interval.min(MAX_INTERVAL.0) - self.feedback_interval);
+            self.feedback_interval += INTERVAL_SMOOTHING * (interval.at_most(MAX_INTERVAL.0) - self.feedback_interval);
         }
         self.last_received_at = Some(now);
         interval
@@ -110,17 +111,13 @@ impl DelayEstimator {
     pub(super) fn measure(&mut self, round_trip: f64, one_way: f64, now: f64) {
         let previous = self.measured.replace((round_trip, one_way));
         if let Some(further) = previous.and_then(|previous| self.clock_jump((round_trip, one_way), previous)) {
-            self.clocks_moved(further, now);
+            self.clocks_moved(further);
         }
         // Check for a clock jump before the samples enter the minimum windows.
         let smoothed = self.round_trip.unwrap_or(round_trip);
         self.round_trip = Some(smoothed + ROUND_TRIP_SMOOTHING * (round_trip - smoothed));
-        for base in &mut self.base_round_trip {
-            base.push(round_trip, now);
-        }
-        for base in &mut self.base {
-            base.push(one_way, now);
-        }
+        self.base_round_trip.push(round_trip, now);
+        self.base.push(one_way, now);
     }
 
     /// Returns how much the clocks moved apart, if the round trip cannot explain the one-way delay.
@@ -129,17 +126,16 @@ impl DelayEstimator {
     /// next packet, so the round trip stays while the one-way delay grows. So both are compared with their minimum,
     /// the round trip with that of a minute, which rarely contains a queue on the return path.
     fn clock_jump(&self, (round_trip, one_way): (f64, f64), previous: (f64, f64)) -> Option<f64> {
-        let [_, least_round_trip] = &self.base_round_trip;
-        let (above, above_round_trip) = (self.above_base(one_way), round_trip - least_round_trip.value()?);
+        let (above, above_round_trip) = (self.above_base(one_way), round_trip - self.base_round_trip.value()?);
         let (previous_round_trip, previous_one_way) = previous;
         if above - above_round_trip > CLOCK_JUMP.0 {
             // If the round trip grew on the return path, the base delay would be too short, and stay so. Move it by
             // the whole jump if that is more: a base that is too long is corrected by the next smaller sample.
             let jump = (one_way - previous_one_way) - (round_trip - previous_round_trip);
-            return Some(jump.max(above - above_round_trip));
+            return Some(jump.at_least(above - above_round_trip));
         }
         // After a jump backwards the base would follow by itself, but hide the queue that exists.
-        let queue = self.above_base(previous_one_way).min(above_round_trip).max(0.0);
+        let queue = self.above_base(previous_one_way).at_most(above_round_trip).at_least(0.0);
         (above < -CLOCK_JUMP.0 && above_round_trip - above > CLOCK_JUMP.0).then_some(above - queue)
     }
 
@@ -155,7 +151,7 @@ impl DelayEstimator {
         if self.previous.is_none_or(|(at, _)| now >= at + JITTER_INTERVAL.0) {
             if let Some((_, previous)) = self.previous.filter(|_| is_steady) {
                 // The path's usual jitter does not include that of a stall.
-                let difference = (queue - previous).abs().min(MAX_JITTER.0);
+                let difference = (queue - previous).abs().at_most(MAX_JITTER.0);
                 self.jitter += JITTER_SMOOTHING * (difference - self.jitter);
             }
             self.previous = Some((now, queue));
@@ -164,7 +160,8 @@ impl DelayEstimator {
         self.newest = [Some(queue - socket_delay), newest];
         match self.recent.newest_mut() {
             Some(least) if now < least.since + MAX_FILTER.0 / SAMPLES as f64 => {
-                (least.queue, least.socket_delay) = (least.queue.min(queue), least.socket_delay.min(socket_delay));
+                (least.queue, least.socket_delay) =
+                    (least.queue.at_most(queue), least.socket_delay.at_most(socket_delay));
             }
             _ => {
                 self.recent.push(FilterSlice { since: now, queue, socket_delay });
@@ -174,7 +171,7 @@ impl DelayEstimator {
 
     /// Returns the minimum queueing delay of the filter's time, less the remaining jitter.
     pub(super) fn queue(&mut self, now: f64) -> Option<f64> {
-        let filter = (FILTER_ROUND_TRIPS * self.round_trip?).max(FILTER_INTERVALS * self.feedback_interval);
+        let filter = (FILTER_ROUND_TRIPS * self.round_trip?).at_least(FILTER_INTERVALS * self.feedback_interval);
         let filter = filter.clamp(MIN_FILTER.0, MAX_FILTER.0);
         self.recent.drop_while(2, |least, _| least.since < now - filter);
         // The smallest socket delay once: each queue sample already contains its own.
@@ -182,19 +179,19 @@ impl DelayEstimator {
             .recent
             .iter()
             .map(|least| (least.queue, least.socket_delay))
-            .reduce(|least, slice| (least.0.min(slice.0), least.1.min(slice.1)))?;
-        Some((queue - socket_delay - JITTER_LEFT * self.excess_jitter()).max(0.0))
+            .reduce(|least, slice| (least.0.at_most(slice.0), least.1.at_most(slice.1)))?;
+        Some((queue - socket_delay - JITTER_LEFT * self.excess_jitter()).at_least(0.0))
     }
 
     /// Returns the smaller of the two newest samples, less the remaining jitter.
     pub(super) fn instant_queue(&self) -> Option<f64> {
         let least = self.newest.iter().flatten().copied().reduce(f64::min)?;
-        Some((least - INSTANT_JITTER_LEFT * self.excess_jitter()).max(0.0))
+        Some((least - INSTANT_JITTER_LEFT * self.excess_jitter()).at_least(0.0))
     }
 
     /// Returns the jitter beyond what any path has.
     pub(super) fn excess_jitter(&self) -> f64 {
-        (self.jitter - FREE_JITTER.0).max(0.0)
+        (self.jitter - FREE_JITTER.0).at_least(0.0)
     }
 
     /// Returns the smoothed round trip; `None` before the first sample.
@@ -227,32 +224,25 @@ impl DelayEstimator {
     }
 
     /// Moves the base by `further`, after the clocks moved apart.
-    fn clocks_moved(&mut self, further: f64, now: f64) {
-        for base in &mut self.base {
-            if let Some(old) = base.value() {
-                base.restart(old + further, now);
-            }
-        }
+    fn clocks_moved(&mut self, further: f64) {
+        self.base.shift(further);
         self.forget_queue();
     }
 
     /// Moves the base by `longer`, because the route became longer.
     pub(super) fn rebase(&mut self, longer: f64, now: f64) {
         // Both windows move: the longer one must not bring the former route back.
-        for (bases, value) in [(&mut self.base, self.competitive), (&mut self.base_round_trip, self.competitive)] {
-            let [short, long] = bases;
-            let old = if value { long.value() } else { short.value() };
-            if let Some(old) = old {
-                short.restart(old + longer, now);
-                long.restart(old + longer, now);
+        for base in [&mut self.base, &mut self.base_round_trip] {
+            if let Some(old) = if self.competitive { base.value() } else { base.recent() } {
+                base.restart(old + longer, now);
             }
         }
         self.forget_queue();
     }
 
-    fn of_route(&self, bases: &[WindowedMinMax; 2]) -> Option<f64> {
-        let [short, long] = bases;
-        if self.competitive { long.value() } else { short.value() }
+    #[inline]
+    fn of_route(&self, base: &WindowedMinMax) -> Option<f64> {
+        if self.competitive { base.value() } else { base.recent() }
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! It also decides when to probe whether a standing queue is self-inflicted; `probe_down` evaluates the probe.
 
-use super::super::units::Seconds;
+use super::super::units::{Bounded, Seconds};
 use super::path_sample::PathSample;
 use super::send_rate::SendRate;
 
@@ -22,6 +22,11 @@ const FAR_OF_POLICED: f64 = 0.9;
 /// Growth requires that this share of the rate is sent, give or take a packet: on a slow path few packets are sent
 /// while that is measured, and never a part of one.
 const USED: f64 = 0.75;
+/// Jitter from which on packets arrive in bunches, in seconds: the rate then grows from at least this share of the
+/// recent peak of the delivery rate, unless the queue counted as self-inflicted within the last of these, in seconds.
+const BUNCHED_JITTER: Seconds = Seconds(0.002);
+const OF_RECENT_PEAK: f64 = 0.95;
+const PEAK_AFTER_FALL: Seconds = Seconds(1.0);
 /// The limit is discarded once the rate may reach less than this share of it.
 const FORGET_BELOW: f64 = 0.5;
 /// Time constant of the limit, in seconds.
@@ -218,7 +223,7 @@ impl DelayMode {
         if sample.queue > sample.target {
             self.limit_is_known |= !sample.app_limited;
             // The first queue sets the limit at once; later ones smooth it.
-            let weight = if self.limit <= 0.0 { 1.0 } else { (sample.step / LIMIT_TIME.0).min(1.0) };
+            let weight = if self.limit <= 0.0 { 1.0 } else { (sample.step / LIMIT_TIME.0).at_most(1.0) };
             self.limit += (sample.delivery - self.limit) * weight;
         }
     }
@@ -238,12 +243,12 @@ impl DelayMode {
         }
         let until = now + SELF_INFLICTED_SECONDS.0;
         (self.self_inflicted_until, self.probe_after) =
-            (self.self_inflicted_until.max(until), self.probe_after.max(until));
+            (self.self_inflicted_until.at_least(until), self.probe_after.at_least(until));
         // A fall is one result, however many samples show it.
         self.self_inflicted_count = self.self_inflicted_count.max(1);
         if let Some(standing_queue) = &mut self.standing_queue {
             // What the path delivered before is no share to defend against cross traffic.
-            standing_queue.early_delivery = Some(sample.delivery.min(sample.instant_arrivals));
+            standing_queue.early_delivery = Some(sample.delivery.at_most(sample.instant_arrivals));
         }
         true
     }
@@ -300,7 +305,7 @@ impl DelayMode {
         let now = sample.now;
         let previous = self.previous.filter(|(ended_at, _)| now - ended_at < SAME_STANDING_QUEUE_SECONDS.0);
         let standing_queue = self.standing_queue.get_or_insert_with(|| {
-            let rate = rate.min(SENT_MARGIN * sample.sent);
+            let rate = rate.at_most(SENT_MARGIN * sample.sent);
             let started = StandingQueue { since: now, rate, high_since: None, early_delivery: None };
             previous.map_or(started, |(_, standing_queue)| StandingQueue {
                 since: now,
@@ -319,7 +324,7 @@ impl DelayMode {
         }
         let probe_delay = if sample.queue > HIGH * sample.target { PROBE_AFTER_HIGH.0 } else { PROBE_AFTER.0 };
         let soon = standing_queue.high_since.is_some_and(|since| now - since > probe_delay);
-        let slow = now - standing_queue.since > (SLOW_ROUND_TRIPS * sample.round_trip).max(SLOW.0)
+        let slow = now - standing_queue.since > (SLOW_ROUND_TRIPS * sample.round_trip).at_least(SLOW.0)
             && around.since_probe > doubled(SLOW_INTERVAL.0, self.self_inflicted_count, MAX_DOUBLINGS);
         let may = !around.is_probing && now > self.probe_after && around.since_probe > PROBE_INTERVAL.0;
         if may && (soon || slow) { ProbeDecision::Probe } else { ProbeDecision::None }
@@ -338,8 +343,8 @@ impl DelayMode {
             return ProbeDecision::None;
         }
         let slow_recovery = *self.slow_recovery.get_or_insert(SlowRecovery { since: now, peak: sample.peak });
-        let long =
-            now - slow_recovery.since > (SLOW_RECOVERY_ROUND_TRIPS * sample.round_trip).max(SLOW_RECOVERY_SECONDS.0);
+        let long = now - slow_recovery.since
+            > (SLOW_RECOVERY_ROUND_TRIPS * sample.round_trip).at_least(SLOW_RECOVERY_SECONDS.0);
         let rested =
             around.since_probe > doubled(SLOW_RECOVERY_INTERVAL.0, self.self_inflicted_count, SLOW_RECOVERY_DOUBLINGS);
         if !(long && rested && free && !around.is_probing) {
@@ -374,25 +379,35 @@ impl DelayMode {
         let share = if is_far && may_go_far { FAR } else { NEAR };
         // Growth is per loop time, so that paths of any length grow alike between two reactions.
         let loops = sample.step / sample.loop_time();
-        let target = sample.delivery * (1.0 + share * room) + sample.least_growth();
+        let target = self.carried(sample) * (1.0 + share * room) + sample.least_growth();
         // Grow gradually towards a higher target, and follow a lower one at the same pace.
         if target >= rate {
-            (rate * (1.0 + share * room * loops) + sample.least_growth() * loops).min(target)
+            (rate * (1.0 + share * room * loops) + sample.least_growth() * loops).at_most(target)
         } else {
-            rate + (target - rate) * loops.min(1.0)
+            rate + (target - rate) * loops.at_most(1.0)
         }
+    }
+
+    /// Returns the delivery rate from which the rate grows. A short span of bunched packets shows less than the path
+    /// carries; but a peak from before a fall of the capacity is not what it carries now.
+    fn carried(&self, sample: &PathSample) -> f64 {
+        let is_bunched = sample.jitter > BUNCHED_JITTER.0;
+        if is_bunched && sample.now > self.self_inflicted_until + PEAK_AFTER_FALL.0 {
+            return sample.delivery.at_least(OF_RECENT_PEAK * sample.recent_peak);
+        }
+        sample.delivery
     }
 
     /// Returns the rate above the target (Glide §7.3).
     fn drain(&mut self, sample: &PathSample, rate: f64) -> f64 {
         let now = sample.now;
         let delivery =
-            if sample.has_collapsed { sample.instant_arrivals.min(sample.delivery) } else { sample.delivery };
+            if sample.has_collapsed { sample.instant_arrivals.at_most(sample.delivery) } else { sample.delivery };
         // The capacity fell far below the sending rate, so the queue is certainly ours: drain it deeply at once.
         if sample.instant_queue > COLLAPSE_TARGETS * sample.target
             && sample.instant_arrivals < COLLAPSE_SHARE * sample.sent
         {
-            self.self_inflicted_until = self.self_inflicted_until.max(now + SELF_INFLICTED_SECONDS.0);
+            self.self_inflicted_until = self.self_inflicted_until.at_least(now + SELF_INFLICTED_SECONDS.0);
         }
         let least = if now < self.self_inflicted_until { MIN_SHARE_IF_SELF_INFLICTED } else { MIN_SHARE_IF_UNKNOWN };
         let share = 1.0 - (sample.queue_left - sample.target) / sample.drain_time();
@@ -400,13 +415,13 @@ impl DelayMode {
         let mut target = delivery * share.clamp(least, MAX_ABOVE_TARGET) + sample.least_growth();
         // If cross traffic fills the queue, draining would only give the path away.
         if let Some(StandingQueue { rate, early_delivery: Some(early), .. }) = self.standing_queue {
-            target = target.max(STANDING_QUEUE_SHARE * early.min(rate));
+            target = target.at_least(STANDING_QUEUE_SHARE * early.at_most(rate));
         }
         if target < rate {
             self.cut_at = now;
             return target;
         }
-        (rate * (1.0 + RISE_ABOVE_TARGET * sample.step / sample.loop_time())).min(target)
+        (rate * (1.0 + RISE_ABOVE_TARGET * sample.step / sample.loop_time())).at_most(target)
     }
 
     /// Returns for how many seconds the queue must be drained, if it was not empty for long (Glide §7.6).
@@ -418,7 +433,7 @@ impl DelayMode {
         }
         // The time to empty the queue at this rate, plus a margin for the samples to show it.
         self.drained_at = now;
-        Some((sample.queue / (1.0 - DRAIN_RATE)).min(MAX_DRAIN.0) + DRAIN_MARGIN.0)
+        Some((sample.queue / (1.0 - DRAIN_RATE)).at_most(MAX_DRAIN.0) + DRAIN_MARGIN.0)
     }
 }
 

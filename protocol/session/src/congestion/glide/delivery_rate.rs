@@ -26,8 +26,8 @@ pub(super) struct DeliveryRate {
     record: Ring<(f64, f64)>,
     rate: f64,
     instant_rate: f64,
+    /// Over both windows.
     peak: WindowedMinMax,
-    recent_peak: WindowedMinMax,
 }
 
 impl DeliveryRate {
@@ -36,8 +36,7 @@ impl DeliveryRate {
             record: Ring::new(STEPS),
             rate: 0.0,
             instant_rate: 0.0,
-            peak: WindowedMinMax::max(PEAK_WINDOW),
-            recent_peak: WindowedMinMax::max(RECENT_PEAK_WINDOW),
+            peak: WindowedMinMax::max(PEAK_WINDOW, RECENT_PEAK_WINDOW),
         }
     }
 
@@ -54,7 +53,6 @@ impl DeliveryRate {
         {
             self.rate = (delivered - until_then) / (received - since);
             self.peak.push(self.rate, now);
-            self.recent_peak.push(self.rate, now);
         }
         // The instant rate falls back to the span's rate while the record is too short.
         let before = self.record.iter().rev().find(|(at, _)| *at <= received - INSTANT_SPAN.0);
@@ -82,7 +80,7 @@ impl DeliveryRate {
 
     /// Returns the maximum rate of the last 2 s.
     pub(super) fn recent_peak(&self) -> f64 {
-        self.recent_peak.value().unwrap_or(self.rate)
+        self.peak.recent().unwrap_or(self.rate)
     }
 
     /// Forgets what was delivered until now, but not how fast: after a stall the record spans a hole.

@@ -4,7 +4,7 @@
 //! congestion.
 
 use super::super::ring::Ring;
-use super::super::units::Seconds;
+use super::super::units::{Bounded, Seconds};
 use super::send_rate::SendRate;
 use crate::congestion::SentPacket;
 
@@ -42,7 +42,8 @@ const IN_A_ROW: f64 = 2.5;
 #[derive(Clone, Debug)]
 pub(super) struct LossEstimator {
     buckets: Ring<LossBucket>,
-    current: LossBucket,
+    /// The newest bucket, which starts with the first count.
+    current: Option<LossBucket>,
     recent: f64,
     recent_packets: f64,
     long: f64,
@@ -57,20 +58,24 @@ pub(super) struct LossEstimator {
 #[derive(Clone, Copy, Debug)]
 struct LossBucket {
     /// When the bucket ended, or when the current one started.
-    at: Option<f64>,
-    acked: f64,
-    lost: f64,
+    at: f64,
+    acked: u32,
+    lost: u32,
     /// Bursts of lost packets.
-    events: f64,
+    events: u32,
 }
 
-const EMPTY: LossBucket = LossBucket { at: None, acked: 0.0, lost: 0.0, events: 0.0 };
+impl LossBucket {
+    const fn new(at: f64) -> Self {
+        Self { at, acked: 0, lost: 0, events: 0 }
+    }
+}
 
 impl LossEstimator {
     pub(super) fn new() -> Self {
         Self {
             buckets: Ring::new(BUCKETS),
-            current: EMPTY,
+            current: None,
             recent: 0.0,
             recent_packets: 0.0,
             long: 0.0,
@@ -84,20 +89,21 @@ impl LossEstimator {
 
     /// Counts acknowledged packets, and the packets that were lost.
     pub(super) fn count(&mut self, acked: usize, lost: &[SentPacket], send_rate: &SendRate, now: f64) {
-        self.current.acked += acked as f64;
-        self.current.lost += lost.len() as f64;
+        let current = self.current.get_or_insert(LossBucket::new(now));
+        // A bucket has the packets of 0.2 s, or of one silence.
+        current.acked = current.acked.saturating_add(acked as u32);
+        current.lost = current.lost.saturating_add(lost.len() as u32);
         for packet in lost {
-            let position = send_rate.bytes_until(packet.sent_at.since_start().as_secs_f64());
+            let position = send_rate.bytes_until(Seconds::from(packet.sent_at).0);
             // Compare by bytes sent in between, not by numbers: feedback may split one burst.
             let is_next = (position - self.newest_lost).abs() < IN_A_ROW * f64::from(packet.bytes);
-            self.current.events += if is_next { 0.0 } else { 1.0 };
+            current.events += u32::from(!is_next);
             self.newest_lost = position;
         }
-        let since = *self.current.at.get_or_insert(now);
         // Publish whole buckets only: the current one holds too few packets to judge.
-        if now - since > BUCKET.0 {
-            self.buckets.push(LossBucket { at: Some(now), ..self.current });
-            self.current = LossBucket { at: Some(now), ..EMPTY };
+        if now - current.at > BUCKET.0 {
+            let ended = LossBucket { at: now, ..core::mem::replace(current, LossBucket::new(now)) };
+            self.buckets.push(ended);
             self.update_shares(now);
         }
         if now > self.random_loss_until {
@@ -108,22 +114,21 @@ impl LossEstimator {
 
     fn update_shares(&mut self, now: f64) {
         let span = BUCKET.0 * BUCKETS as f64;
-        self.buckets.drop_while(1, |oldest, _| oldest.at.is_some_and(|at| at < now - span));
+        self.buckets.drop_while(1, |oldest, _| oldest.at < now - span);
         let (mut packets, mut lost, mut events, mut is_recent) = (0.0, 0.0, 0.0, true);
         // Newest first, so that the recent share is complete before the long one.
         for bucket in self.buckets.iter().rev() {
-            packets += bucket.acked + bucket.lost;
-            lost += bucket.lost;
-            events += bucket.events;
+            packets += f64::from(bucket.acked) + f64::from(bucket.lost);
+            lost += f64::from(bucket.lost);
+            events += f64::from(bucket.events);
             if is_recent {
-                (self.recent, self.recent_packets) = (lost / f64::max(packets, 1.0), packets);
+                (self.recent, self.recent_packets) = (lost / packets.at_least(1.0), packets);
                 self.recent_events = events;
-                let is_old = bucket.at.is_some_and(|at| now - at > MIN_TIME.0);
-                is_recent = packets < RECENT_PACKETS || !is_old;
+                is_recent = packets < RECENT_PACKETS || now - bucket.at <= MIN_TIME.0;
             }
         }
-        self.long = lost / f64::max(packets, 1.0);
-        self.long_events = events / f64::max(packets, 1.0);
+        self.long = lost / packets.at_least(1.0);
+        self.long_events = events / packets.at_least(1.0);
     }
 
     /// Returns the recent loss share.
@@ -161,15 +166,15 @@ impl LossEstimator {
             return false;
         }
         // The standard deviation of a binomial share.
-        let deviating = self.random_loss.max(MIN_DEVIATING) * (1.0 - self.random_loss);
-        let deviation = libm::sqrt(deviating / self.recent_packets.max(1.0));
+        let deviating = self.random_loss.at_least(MIN_DEVIATING) * (1.0 - self.random_loss);
+        let deviation = libm::sqrt(deviating / self.recent_packets.at_least(1.0));
         self.recent > EXCESS_FACTOR * self.random_loss + EXCESS_SHARE + DEVIATIONS * deviation
     }
 
     /// Sets the random loss. It covers the packets counted so far, so they are dropped.
     pub(super) fn set_random_loss(&mut self, random_loss: f64, now: f64) {
         // A higher value would amplify congestion: random loss is added to the sending rate.
-        self.random_loss = random_loss.min(MAX_RANDOM_LOSS);
+        self.random_loss = random_loss.at_most(MAX_RANDOM_LOSS);
         self.random_loss_until = now + RANDOM_LOSS_MEMORY.0;
         self.reset_counts();
     }
@@ -225,7 +230,7 @@ mod tests {
                 let of_tenth: std::vec::Vec<SentPacket> = lost
                     .iter()
                     .filter(|packet| {
-                        let at = packet.sent_at.since_start().as_secs_f64() - 1e-6;
+                        let at = Seconds::from(packet.sent_at).0 - 1e-6;
                         begin < at && at < end
                     })
                     .copied()

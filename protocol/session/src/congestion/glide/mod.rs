@@ -53,7 +53,7 @@ use self::protected_demand::ProtectedDemand;
 use self::send_rate::SendRate;
 use self::slow_start::{INITIAL_PACKETS, SlowStart};
 use self::startup::{Startup, StartupStep};
-use super::units::{Bytes, Seconds};
+use super::units::{Bounded, Bytes, Seconds, float};
 use super::{BytesPerSecond, Controller, ControllerReport, Demand, FLOOR, Feedback, NewestAck, Phase};
 use slipgate_netcode::time::Instant;
 
@@ -193,7 +193,7 @@ impl Glide {
             config,
             largest_packet,
             mode: GlideMode::Startup,
-            rate: config.initial.0.max(FLOOR.0),
+            rate: config.initial.0.at_least(FLOOR.0),
             app_limited: true,
             hold: FREE,
             delay: DelayEstimator::new(),
@@ -228,7 +228,7 @@ impl Glide {
             return None;
         }
         // The target belongs to the demand: beside other flows a small share of the path would raise it.
-        let usual = arrivals.max(self.protected.demand()).max(FLOOR.0);
+        let usual = arrivals.at_least(self.protected.demand()).at_least(FLOOR.0);
         let packet = path_sample::packet(usual, self.largest_packet);
         let target = path_sample::target(usual, packet, self.delay.excess_jitter());
         let (sent, instant_rate) = (self.send_rate.rate(now), self.delivery.instant_rate());
@@ -239,7 +239,7 @@ impl Glide {
         let queue = if has_collapsed { instant_queue } else { queue };
         let base_round_trip = self.delay.base_round_trip()?;
         // Bytes in flight beyond one base round trip are queued.
-        let in_queue = (feedback.in_flight as f64 / arrivals - base_round_trip).max(0.0);
+        let in_queue = (float(feedback.in_flight) / arrivals - base_round_trip).at_least(0.0);
         // With a queue the loss may be congestive: then count only the known random loss as delivered.
         let known_loss = if queue < target { self.losses.recent() } else { self.losses.random_loss() };
         let (newest_sent, newest_queue) = newest.unzip();
@@ -251,12 +251,12 @@ impl Glide {
             queue,
             instant_queue,
             queue_left: if queue > LONG_QUEUE_TARGETS * target {
-                queue.min(in_queue.max(MIN_LONG_QUEUE * target))
+                queue.at_most(in_queue.at_least(MIN_LONG_QUEUE * target))
             } else {
                 queue
             },
             target,
-            delivery: arrivals / (1.0 - known_loss.min(MAX_ADDED_LOSS)),
+            delivery: arrivals / (1.0 - known_loss.at_most(MAX_ADDED_LOSS)),
             arrivals,
             instant_arrivals: instant_rate,
             peak: self.delivery.peak(),
@@ -269,6 +269,7 @@ impl Glide {
             is_draining,
             has_excess_loss: self.losses.is_excess(),
             app_limited: self.app_limited,
+            jitter: self.delay.excess_jitter(),
             packet,
             largest_packet: self.largest_packet,
         })
@@ -277,7 +278,7 @@ impl Glide {
     /// Updates delay and delivery with the newest arrival (Glide §4.1). Returns when it was sent, and the queue it met.
     fn measure(&mut self, newest: &NewestAck, feedback: &Feedback<'_>, now: f64) -> (f64, f64) {
         let sent = seconds(newest.sent_at);
-        let round_trip = (now - sent - Seconds::from(newest.ack_delay).0).max(MIN_ROUND_TRIP.0);
+        let round_trip = (now - sent - Seconds::from(newest.ack_delay).0).at_least(MIN_ROUND_TRIP.0);
         let received = newest.received_at.map_or(sent + round_trip, |received_at| Seconds::from(received_at.0).0);
         self.delay.measure(round_trip, received - sent, now);
         let smoothed = self.delay.round_trip().unwrap_or(round_trip);
@@ -289,11 +290,11 @@ impl Glide {
         let queue = self.delay.above_base(received - sent);
         let socket_delay = self.socket_delay(newest);
         self.delay.sample(queue, socket_delay, !self.stall.is_draining(Seconds(now)), now);
-        let packet = path_sample::packet(self.delivery.rate().max(FLOOR.0), self.largest_packet);
+        let packet = path_sample::packet(self.delivery.rate().at_least(FLOOR.0), self.largest_packet);
         // A slow path delivers few packets in a round trip, so measure over eight packets.
-        let packets = (SPAN_PACKETS * packet / self.rate).min(MAX_PACKET_SPAN.0);
-        let span = smoothed.clamp(MIN_SPAN.0, MAX_SPAN.0).max(packets);
-        self.delivery.sample(received, feedback.delivered as f64, span, now);
+        let packets = (SPAN_PACKETS * packet / self.rate).at_most(MAX_PACKET_SPAN.0);
+        let span = smoothed.clamp(MIN_SPAN.0, MAX_SPAN.0).at_least(packets);
+        self.delivery.sample(received, float(feedback.delivered), span, now);
         (sent, queue)
     }
 
@@ -303,7 +304,7 @@ impl Glide {
         match newest.received_at {
             // A peer that reports arrival times reports its socket delay as well.
             Some(_) => Seconds::from(newest.socket_delay).0,
-            None => self.delay.feedback_interval().min(MAX_ASSUMED_SOCKET_DELAY.0),
+            None => self.delay.feedback_interval().at_most(MAX_ASSUMED_SOCKET_DELAY.0),
         }
     }
 
@@ -339,12 +340,12 @@ impl Glide {
         if self.mode == GlideMode::Delay && sample.app_limited && self.delay_mode.discard_stale_limit(max) {
             self.startup = Startup::new();
         }
-        let limit = max.min(self.policer.limit(sample.now)).min(self.config.max.0);
+        let limit = max.at_most(self.policer.limit(sample.now)).at_most(self.config.max.0);
         if let Some(demand) = self.protected_rate() {
-            self.rate = self.rate.max(demand);
+            self.rate = self.rate.at_least(demand);
         }
         // The protected rate wins over every limit: the game cannot do without it.
-        self.rate = self.rate.min(limit).max(self.config.protected.0.max(FLOOR.0));
+        self.rate = self.rate.at_most(limit).at_least(self.config.protected.0.at_least(FLOOR.0));
     }
 
     /// Tests whether loss without a queue depends on the rate (Glide §11).
@@ -358,10 +359,10 @@ impl Glide {
             PolicerFinding::Void | PolicerFinding::RandomLoss => self.hold = FREE,
             PolicerFinding::Policed => {
                 self.hold = FREE;
-                self.rate = self.rate.min(self.policer.rate());
+                self.rate = self.rate.at_most(self.policer.rate());
                 self.delay_mode.set_limit(self.policer.rate());
             }
-            PolicerFinding::Renewed => self.rate = self.rate.min(self.policer.rate()),
+            PolicerFinding::Renewed => self.rate = self.rate.at_most(self.policer.rate()),
         }
     }
 
@@ -394,10 +395,12 @@ impl Glide {
         let suits = |slow_start: &SlowStart| base.is_none_or(|base| slow_start.suits(base, initial));
         if !self.slow_start.as_ref().is_some_and(suits) {
             self.slow_start = None;
-        } else if let Some(slow_start) = &mut self.slow_start
-            && !self.app_limited
-        {
-            slow_start.count(feedback, base.unwrap_or(0.0), initial);
+        } else if let Some(slow_start) = &mut self.slow_start {
+            if self.app_limited {
+                slow_start.on_app_limited(seconds(feedback.now));
+            } else {
+                slow_start.count(feedback, base.unwrap_or(0.0), initial);
+            }
         }
     }
 
@@ -405,10 +408,10 @@ impl Glide {
     /// never proved.
     fn proven_rate(&self, sample: &PathSample) -> f64 {
         let proven = match self.slow_start {
-            Some(_) => slow_start::MAX_OF_DELIVERY * sample.peak.max(sample.instant_arrivals),
+            Some(_) => slow_start::MAX_OF_DELIVERY * sample.peak.at_least(sample.instant_arrivals),
             None => MAX_OF_PEAK * sample.peak,
         };
-        proven.max(self.config.initial.0)
+        proven.at_least(self.config.initial.0)
     }
 
     /// Delay mode: keeps the queue near its target, and probes a standing queue (Glide §7).
@@ -416,7 +419,7 @@ impl Glide {
         match result {
             Some(ProbeResult::SelfInflicted) => {
                 self.delay_mode.self_inflicted(sample);
-                self.protected.end();
+                self.protected.on_self_inflicted();
             }
             Some(ProbeResult::CrossTraffic) => {
                 self.protected.confirm();
@@ -455,7 +458,7 @@ impl Glide {
     fn enter_compete(&mut self, sample: &PathSample) {
         // The rate before the queue grew is what the cross traffic has displaced.
         let before =
-            self.delay_mode.rate_before_queue().unwrap_or(self.rate.min(delay_mode::SENT_MARGIN * sample.sent));
+            self.delay_mode.rate_before_queue().unwrap_or(self.rate.at_most(delay_mode::SENT_MARGIN * sample.sent));
         self.competitive.begin(
             sample,
             self.down_probes.fall(),
@@ -471,7 +474,8 @@ impl Glide {
     /// §9).
     fn run_compete_mode(&mut self, sample: &PathSample, feedback: &Feedback<'_>, result: Option<ProbeResult>) {
         let may_grow = !self.is_held(sample.now);
-        self.rate = self.competitive.on_feedback(sample, feedback, self.losses.random_loss(), may_grow).max(FLOOR.0);
+        self.rate =
+            self.competitive.on_feedback(sample, feedback, self.losses.random_loss(), may_grow).at_least(FLOOR.0);
         // A queue below the target cannot be one that cross traffic keeps full.
         let is_self_inflicted = result == Some(ProbeResult::SelfInflicted);
         if is_self_inflicted || (sample.queue < sample.target && !sample.is_draining) {
@@ -493,7 +497,7 @@ impl Glide {
     /// The route became longer: moves the base delay, and returns to delay mode (Glide §8.4).
     fn rebase(&mut self, longer: f64, sample: &PathSample) {
         self.delay.rebase(longer, sample.now);
-        self.rate = self.rate.max(sample.delivery);
+        self.rate = self.rate.at_least(sample.delivery);
         self.delay_mode.begin_on_longer_route(sample);
         self.leave_compete();
     }
@@ -521,7 +525,7 @@ impl Glide {
     }
 
     fn hold(&mut self, rate: f64, until: f64) {
-        self.hold = RateHold { until, rate: rate.max(FLOOR.0) };
+        self.hold = RateHold { until, rate: rate.at_least(FLOOR.0) };
     }
 
     fn is_held(&self, now: f64) -> bool {
@@ -563,7 +567,7 @@ impl Controller for Glide {
             && !self.app_limited
             && let Some(rate) = slow_start.unmeasured_rate(round_trip)
         {
-            self.rate = self.rate.max(rate);
+            self.rate = self.rate.at_least(rate);
         }
     }
 
@@ -574,7 +578,7 @@ impl Controller for Glide {
             && let Some((idle_time, timeout)) = self.idle_time(now)
         {
             let left = self.feedback_timeout.on_tick(idle_time, timeout, now);
-            self.rate = (self.rate * left).max(FLOOR.0);
+            self.rate = (self.rate * left).at_least(FLOOR.0);
         }
     }
 
@@ -587,9 +591,12 @@ impl Controller for Glide {
         if self.feedback_timeout.is_expired() {
             return FLOOR;
         }
-        let held =
-            if seconds(now) < self.hold.until { self.hold.rate.max(self.config.protected.0) } else { f64::INFINITY };
-        BytesPerSecond(self.rate.min(held))
+        let held = if seconds(now) < self.hold.until {
+            self.hold.rate.at_least(self.config.protected.0)
+        } else {
+            f64::INFINITY
+        };
+        BytesPerSecond(self.rate.at_most(held))
     }
 
     fn window(&self, now: Instant) -> Option<u64> {
@@ -603,7 +610,7 @@ impl Controller for Glide {
             _ if self.protected_rate().is_some() => self.rate * (base + queue + PROTECTED_WINDOW.0),
             GlideMode::Startup => match &self.slow_start {
                 Some(slow_start) if !self.app_limited => slow_start.window(),
-                _ => (STARTUP_WINDOW * self.rate * (base + interval + STARTUP_WINDOW_MARGIN.0)).max(initial),
+                _ => (STARTUP_WINDOW * self.rate * (base + interval + STARTUP_WINDOW_MARGIN.0)).at_least(initial),
             },
             GlideMode::Compete => self.competitive.window().0,
             GlideMode::Delay => {
@@ -612,13 +619,13 @@ impl Controller for Glide {
                 let queue = if self.delay_mode.is_self_inflicted(seconds(now)) {
                     room
                 } else {
-                    queue.min(MAX_WINDOW_QUEUE.0).max(room)
+                    queue.at_most(MAX_WINDOW_QUEUE.0).at_least(room)
                 };
-                let rate = self.rate.max(DELAY_WINDOW_SHARE * arrivals);
+                let rate = self.rate.at_least(DELAY_WINDOW_SHARE * arrivals);
                 DELAY_WINDOW * rate * (base + queue + WINDOW_INTERVALS * interval + WINDOW_MARGIN.0)
             }
         };
-        Some(window.max(least) as u64)
+        Some(window.at_least(least) as u64)
     }
 
     fn report(&self) -> ControllerReport {

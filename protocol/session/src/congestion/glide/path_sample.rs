@@ -2,7 +2,7 @@
 //!
 //! Rates are in bytes per second, times in seconds.
 
-use super::super::units::{Bytes, Seconds};
+use super::super::units::{Bounded, Bytes, Seconds};
 
 /// The target queueing delay, in seconds: what a link scheduler needs to keep the path busy.
 const TARGET: Seconds = Seconds(0.010);
@@ -64,6 +64,8 @@ pub(super) struct PathSample {
     pub(super) has_excess_loss: bool,
     /// The application sends all it has.
     pub(super) app_limited: bool,
+    /// The jitter beyond what any path has.
+    pub(super) jitter: f64,
     pub(super) packet: f64,
     pub(super) largest_packet: f64,
 }
@@ -76,7 +78,7 @@ impl PathSample {
 
     /// Returns the time in which a queue is to be drained.
     pub(super) fn drain_time(&self) -> f64 {
-        (DRAIN_LOOPS * self.loop_time()).max(MIN_DRAIN.0)
+        (DRAIN_LOOPS * self.loop_time()).at_least(MIN_DRAIN.0)
     }
 
     /// Returns the minimum growth in bytes per second.
@@ -88,13 +90,13 @@ impl PathSample {
 /// Returns the typical packet at this rate: games on slow paths send small packets.
 pub(super) fn packet(delivery: f64, largest: f64) -> f64 {
     // The largest packet may itself be below the minimum.
-    (delivery * PACKET_TIME.0).clamp(MIN_PACKET.0.min(largest), largest)
+    (delivery * PACKET_TIME.0).clamp(MIN_PACKET.0.at_most(largest), largest)
 }
 
 /// Returns the target queueing delay: one packet is always in transmission, and jitter looks like a queue.
 pub(super) fn target(delivery: f64, packet: f64, jitter: f64) -> f64 {
     // One packet is always in transmission: on a slow path that alone is many milliseconds.
-    (TARGET.0 + packet / delivery + TARGET_JITTER * jitter).min(MAX_TARGET.0)
+    (TARGET.0 + packet / delivery + TARGET_JITTER * jitter).at_most(MAX_TARGET.0)
 }
 
 /// A quiet path of 1 MB/s and 40 ms, all of it used.
@@ -121,6 +123,7 @@ pub(super) const QUIET: PathSample = PathSample {
     is_draining: false,
     has_excess_loss: false,
     app_limited: false,
+    jitter: 0.0,
     packet: 1200.0,
     largest_packet: 1200.0,
 };

@@ -4,7 +4,7 @@
 //! If the loss disappears, a policer limits the rate, and the controller stays just below it. If the loss stays, it
 //! is random.
 
-use super::super::units::Seconds;
+use super::super::units::{Bounded, Seconds};
 use super::losses::LossEstimator;
 use super::path_sample::PathSample;
 use crate::congestion::SentPacket;
@@ -147,7 +147,8 @@ impl PolicerDetector {
     }
 
     fn rise(&mut self, sample: &PathSample) {
-        if sample.now > self.until {
+        // Most paths have no policer.
+        if self.rate.is_finite() && sample.now > self.until {
             // A limit that was not met for long may be gone: rise faster and faster.
             let faster = 1.0 + (sample.now - self.until) / GROWTH_DOUBLING.0;
             self.rate *= 1.0 + LIMIT_GROWTH * faster * sample.step / sample.loop_time();
@@ -171,7 +172,7 @@ impl PolicerDetector {
             return PolicerFinding::Nothing;
         }
         self.tested_at = now;
-        let loss = test.lost / packets.max(1.0);
+        let loss = test.lost / packets.at_least(1.0);
         if loss < GONE * test.loss && packets >= test.enough {
             // The remaining loss of the test is the random part of the path.
             losses.set_random_loss(loss, now);
@@ -180,7 +181,7 @@ impl PolicerDetector {
             return PolicerFinding::Policed;
         }
         // Weigh the test by its packets: a short one changes the known loss only a little.
-        let share = (packets / test.enough).min(1.0);
+        let share = (packets / test.enough).at_most(1.0);
         losses.set_random_loss(test.loss + TEST_WEIGHT * share * (loss - test.loss), now);
         PolicerFinding::RandomLoss
     }
@@ -188,7 +189,7 @@ impl PolicerDetector {
     /// Handles loss without a queue.
     fn on_excess_loss(&mut self, sample: &PathSample, losses: &mut LossEstimator, rate: f64) -> PolicerFinding {
         let now = sample.now;
-        let carried = sample.arrivals.max(RECENT_SHARE * sample.recent_peak);
+        let carried = sample.arrivals.at_least(RECENT_SHARE * sample.recent_peak);
         let limited = self.rate.is_finite();
         let since_set = now - self.set_at;
         if limited
@@ -210,7 +211,7 @@ impl PolicerDetector {
         }
         // The same policer most likely: renew its limit without another costly test.
         let may_renew = self.renewals < RENEWALS && now > self.until && now - self.until < RENEWAL_SECONDS.0;
-        if limited && may_renew && rate > RENEWED_ABOVE * self.rate.min(carried) {
+        if limited && may_renew && rate > RENEWED_ABOVE * self.rate.at_most(carried) {
             self.renewals += 1;
             self.limit_to(carried / (1.0 - losses.random_loss()), now);
             losses.reset_counts();
@@ -219,7 +220,7 @@ impl PolicerDetector {
         if now - self.tested_at > TEST_INTERVAL.0 && now > self.until && losses.long() > MIN_LOSS {
             let end = now + sample.round_trip + TEST_TIME.0;
             let loss = losses.long();
-            let enough = (TEST_LOSSES / loss).max(TEST_EVENTS / losses.long_events()).max(MIN_PACKETS);
+            let enough = (TEST_LOSSES / loss).at_least(TEST_EVENTS / losses.long_events()).at_least(MIN_PACKETS);
             self.test = Some(PolicerTest { begin: now, end, loss, enough, delivery: carried, acked: 0.0, lost: 0.0 });
             // Hold the test rate beyond the test: the caller releases it with the result.
             return PolicerFinding::Test { rate: TEST_SHARE * carried, until: end + TEST_GRACE.0 + TEST_TIME.0 };
@@ -237,7 +238,7 @@ impl PolicerDetector {
 }
 
 fn sent_after(moment: f64, packets: &[SentPacket]) -> f64 {
-    packets.iter().filter(|packet| packet.sent_at.since_start().as_secs_f64() > moment).count() as f64
+    packets.iter().filter(|packet| Seconds::from(packet.sent_at).0 > moment).count() as f64
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! A self-inflicted queue falls by exactly the bytes held back; a queue of cross traffic hardly changes. Measured:
 //! 1.00 of the expected fall alone, 0.0 to 0.35 against CUBIC.
 
-use super::super::units::Seconds;
+use super::super::units::{Bounded, Seconds};
 use super::path_sample::PathSample;
 use super::send_rate::SendRate;
 
@@ -122,7 +122,7 @@ impl DownProbes {
     /// Starts a probe. Returns until when its rate must be held.
     pub(super) fn begin(&mut self, sample: &PathSample) -> f64 {
         // At least one feedback must fall into each window.
-        let window = (WINDOW_INTERVALS * sample.feedback_interval).max(MIN_WINDOW.0);
+        let window = (WINDOW_INTERVALS * sample.feedback_interval).at_least(MIN_WINDOW.0);
         let begin = sample.now;
         let end = begin + (QUEUE_SHARE * sample.queue).clamp(MIN_PROBE.0, MAX_PROBE.0);
         let delivery = sample.delivery;
@@ -254,7 +254,7 @@ impl DownProbes {
     ) -> Option<ProbeResult> {
         // The queue fell twice to the same floor, and was ours before: that floor is the base delay of a longer
         // route.
-        let same_floor = (after.queue - self.floor).abs() < (SAME_SHARE * self.floor).max(SAME.0);
+        let same_floor = (after.queue - self.floor).abs() < (SAME_SHARE * self.floor).at_least(SAME.0);
         let longer = ProbeResult::RttIncreased(self.floor);
         match (cross_traffic, result) {
             (CrossTraffic::Competing, result) => {

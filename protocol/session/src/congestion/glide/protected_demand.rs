@@ -4,7 +4,7 @@
 //! fell. The sender keeps the demand until a probe finds which. It gives the demand up if the queue is self-inflicted,
 //! if far less arrives than is sent, or if much is lost.
 
-use super::super::units::Seconds;
+use super::super::units::{Bounded, Seconds};
 use super::path_sample::PathSample;
 
 /// The time constants of the demand, in seconds, while it rises and while it falls.
@@ -26,6 +26,9 @@ const MAX_TRIAL: Seconds = Seconds(10.0);
 const EARLY_SECONDS: Seconds = Seconds(0.4);
 const COLLAPSE_SHARE: f64 = 0.33;
 const COLLAPSE_TARGETS: f64 = 3.0;
+/// The self-inflicted results that end the protection. A flow that fills the buffer pauses after its losses, and one
+/// probe then sees a queue that falls by itself.
+const SELF_INFLICTED_RESULTS: u32 = 2;
 /// The maximum loss beyond the random loss, and for how many seconds it may be higher: a TCP flow that starts fills the
 /// buffer once.
 const MAX_EXCESS_LOSS: f64 = 0.25;
@@ -39,6 +42,8 @@ pub(super) struct ProtectedDemand {
     /// The share of the time in which the application sent all it had.
     met: f64,
     lossy_since: Option<f64>,
+    /// The self-inflicted results since there was no queue.
+    self_inflicted_count: u32,
 }
 
 /// ```text
@@ -61,13 +66,13 @@ enum Protection {
 
 impl ProtectedDemand {
     pub(super) const fn new() -> Self {
-        Self { demand: 0.0, state: Protection::Unproven, met: 0.0, lossy_since: None }
+        Self { demand: 0.0, state: Protection::Unproven, met: 0.0, lossy_since: None, self_inflicted_count: 0 }
     }
 
     /// Processes the measurements of one feedback; `excess_loss` is the recent loss beyond the random one.
     pub(super) fn on_feedback(&mut self, sample: &PathSample, is_held: bool, excess_loss: f64) {
         let now = sample.now;
-        self.met += (f64::from(u8::from(sample.app_limited)) - self.met) * (sample.step / MET_TIME.0).min(1.0);
+        self.met += (f64::from(u8::from(sample.app_limited)) - self.met) * (sample.step / MET_TIME.0).at_most(1.0);
         if sample.queue < sample.target {
             self.on_low_queue(sample, is_held);
         } else if self.state == Protection::Ready {
@@ -88,9 +93,10 @@ impl ProtectedDemand {
         }
         if sample.queue < TRIAL_OVER * sample.target || self.state == Protection::Unproven {
             self.state = Protection::Ready;
+            self.self_inflicted_count = 0;
         }
         let time = if sample.sent > self.demand { RISE_TIME.0 } else { FALL_TIME.0 };
-        self.demand += (sample.sent - self.demand) * (sample.step / time).min(1.0);
+        self.demand += (sample.sent - self.demand) * (sample.step / time).at_most(1.0);
     }
 
     fn check_loss(&mut self, excess_loss: f64, now: f64) {
@@ -111,8 +117,16 @@ impl ProtectedDemand {
         }
     }
 
+    /// Records that a probe found the queue self-inflicted. One result may be wrong while there is a proven demand.
+    pub(super) fn on_self_inflicted(&mut self) {
+        self.self_inflicted_count += 1;
+        if !self.is_active() || self.self_inflicted_count >= SELF_INFLICTED_RESULTS {
+            self.end();
+        }
+    }
+
     /// Ends the protection: the demand must prove itself again.
-    pub(super) fn end(&mut self) {
+    fn end(&mut self) {
         *self = Self::new();
     }
 
@@ -133,7 +147,7 @@ impl ProtectedDemand {
 
 /// Returns whether the capacity fell far below the sending rate.
 fn has_collapsed(sample: &PathSample) -> bool {
-    let arrivals = sample.arrivals.max(sample.instant_arrivals);
+    let arrivals = sample.arrivals.at_least(sample.instant_arrivals);
     !sample.is_draining
         && sample.instant_queue > COLLAPSE_TARGETS * sample.target
         && arrivals < COLLAPSE_SHARE * sample.sent
@@ -162,7 +176,9 @@ mod tests {
         protected.confirm();
         protected.on_feedback(&queued(0.1, 150.0), false, 0.1);
         assert!(protected.rate().is_some());
-        protected.end();
+        protected.on_self_inflicted();
+        assert!(protected.rate().is_some(), "one result may be wrong");
+        protected.on_self_inflicted();
         assert_eq!(protected.rate(), None);
     }
 

@@ -3,8 +3,7 @@
 use core::time::Duration;
 
 use super::super::ring::Ring;
-use super::super::timing;
-use super::super::units::Seconds;
+use super::super::units::{Seconds, float};
 use slipgate_netcode::time::Instant;
 
 /// Packets sent within this time share an entry.
@@ -45,7 +44,7 @@ impl SendRate {
 
     pub(super) fn push(&mut self, bytes: u32, now: Instant) {
         // A clock that stands still or goes back merges into the newest entry.
-        let now = timing::nanos(now.since_start()).max(self.newest);
+        let now = now.as_nanos().max(self.newest);
         self.total += u64::from(bytes);
         let (until, total) = (now as u32, self.total as u32);
         // Merge packets within a step: the record must cover its time at any packet rate.
@@ -97,14 +96,14 @@ impl SendRate {
     }
 
     fn bytes_until_entry(&self, entry: usize, moment: u64) -> f64 {
-        let Some(step) = self.record.before_newest(entry) else { return self.before as f64 };
+        let Some(step) = self.record.before_newest(entry) else { return float(self.before) };
         let (since, after) = (full(step.since, self.newest), self.full_total(step));
         let (sent_for, length) = (moment - since, u64::from(step.until.wrapping_sub(step.since)));
         if sent_for >= length {
-            return after as f64;
+            return float(after);
         }
         let before = self.record.before_newest(entry + 1).map_or(self.before, |step| self.full_total(step));
-        before as f64 + (after - before) as f64 * sent_for as f64 / length as f64
+        float(before) + float(after - before) * float(sent_for) / float(length)
     }
 
     /// Returns how much one more packet adds to the sending rate, if so few are sent in the span that it matters.
@@ -117,7 +116,7 @@ impl SendRate {
         let start = nanos(now - SPAN.0);
         // The span moves by an entry or two at a time, so the search begins where it ended.
         self.span_entries = self.entry_at(start, self.span_entries);
-        (self.total as f64 - self.bytes_until_entry(self.span_entries, start)) / SPAN.0
+        (float(self.total) - self.bytes_until_entry(self.span_entries, start)) / SPAN.0
     }
 }
 
@@ -137,7 +136,8 @@ fn full(low: u32, newest: u64) -> u64 {
 }
 
 fn nanos(seconds: f64) -> u64 {
-    (seconds * 1e9 + 0.5) as u64
+    // Signed, for the same reason: moments before the start of the clock count as the start.
+    (seconds * 1e9 + 0.5).max(0.0) as i64 as u64
 }
 
 #[cfg(test)]

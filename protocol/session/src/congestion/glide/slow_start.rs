@@ -1,15 +1,17 @@
 //! Slow start, the first startup of a connection: a window grows by the acknowledged bytes until a queue forms. That
 //! queue is drained, which measures the capacity (Glide §6.1).
 
-use super::super::units::Seconds;
+use super::super::units::{Bounded, Seconds, float};
 use super::path_sample::PathSample;
 use super::startup::{EXIT, MIN_QUEUE, MIN_ROUND_TRIP, NEAR_ROUND_TRIP, StartupStep};
 use crate::congestion::{Feedback, NewestAck};
 
 /// The initial window, in packets (RFC 6928, section 2). The window is never smaller.
 pub(super) const INITIAL_PACKETS: f64 = 10.0;
-/// The growth of the window by an acknowledged byte; less on round trips below [`MIN_ROUND_TRIP`].
+/// The growth of the window by an acknowledged byte; less on round trips below [`MIN_ROUND_TRIP`], down to a share of
+/// it: on the shortest paths a window leaves many times within the time in which the rate follows it.
 const GROWTH: f64 = 0.84;
+const MIN_GROWTH_SHARE: f64 = 0.5;
 /// The same on a far path: one on which the initial rate takes more than the initial window. Each round trip costs more
 /// time there, and the window doubles, as that of TCP.
 const GROWTH_FAR: f64 = 1.0;
@@ -31,6 +33,8 @@ const ROUND_SLICES: usize = 4;
 /// The maximum first delivery rate that ends slow start, as a multiple of the initial rate: on a slow path a round trip
 /// has few packets. A far path has enough, and its first rate may be that of a greeting.
 const SLOW_PATH: f64 = 1.0;
+/// For how long beyond a round trip the application must have more to send before that rate counts, in seconds.
+const BUSY: Seconds = Seconds(0.15);
 /// The maximum round trip without the queue beyond the base round trip, as a multiple of that and in seconds.
 const MAX_OF_BASE: f64 = 2.0;
 const MAX_BEYOND_BASE: Seconds = Seconds(0.24);
@@ -67,6 +71,8 @@ pub(super) struct SlowStart {
     drain_until: Option<f64>,
     /// The bytes delivered by certain times of the local clock, newest first.
     rounds: [(f64, f64); ROUND_SLICES + 1],
+    /// When the application last was the limit, in seconds.
+    limited_at: f64,
     /// Whether a delivery rate was measured while data waited.
     is_measured: bool,
 }
@@ -82,6 +88,7 @@ impl SlowStart {
             capacity: None,
             drain_until: None,
             rounds: [(f64::NEG_INFINITY, 0.0); ROUND_SLICES + 1],
+            limited_at: f64::NEG_INFINITY,
             is_measured: false,
         }
     }
@@ -95,6 +102,11 @@ impl SlowStart {
             || self.drain_until.is_some()
     }
 
+    /// Records that the application has nothing more to send.
+    pub(super) const fn on_app_limited(&mut self, now: f64) {
+        self.limited_at = now;
+    }
+
     /// Changes the window by what was acknowledged and lost, while data waits for the controller. The first rate is
     /// `initial`.
     pub(super) fn count(&mut self, feedback: &Feedback<'_>, base_round_trip: f64, initial: f64) {
@@ -103,27 +115,27 @@ impl SlowStart {
         }
         // The window must not hold the initial rate down.
         self.is_far |= initial * base_round_trip > self.least;
-        self.least = self.least.max(initial * base_round_trip);
+        self.least = self.least.at_least(initial * base_round_trip);
         let acked: f64 = feedback.acked.iter().map(|packet| f64::from(packet.bytes)).sum();
         let lost: f64 = feedback.lost.iter().map(|packet| f64::from(packet.bytes)).sum();
         if lost <= 0.0 {
             // What is in flight was permitted, while the application had less to send.
-            self.window = self.window.max(feedback.in_flight as f64);
+            self.window = self.window.at_least(float(feedback.in_flight));
         }
         let growth = match self.is_far {
             true if self.window > LARGE * self.least => GROWTH_FAR_LARGE,
             true => GROWTH_FAR,
-            false => GROWTH * (base_round_trip / MIN_ROUND_TRIP.0).min(1.0),
+            false => GROWTH * (base_round_trip / MIN_ROUND_TRIP.0).at_least(MIN_GROWTH_SHARE).at_most(1.0),
         };
         let proven = self.proven(feedback, base_round_trip);
-        self.window = (self.window + growth * acked - LOSS * lost).min(proven).max(self.least);
+        self.window = (self.window + growth * acked - LOSS * lost).at_most(proven).at_least(self.least);
     }
 
     /// Returns the window that the bytes acknowledged within the last base round trip permit. The local clock measures
     /// it, so false arrival times have no influence.
     fn proven(&mut self, feedback: &Feedback<'_>, base_round_trip: f64) -> f64 {
-        let (now, delivered) = (Seconds::from(feedback.now).0, feedback.delivered as f64);
-        let base = base_round_trip.max(MIN_ROUND_TRIP.0);
+        let (now, delivered) = (Seconds::from(feedback.now).0, float(feedback.delivered));
+        let base = base_round_trip.at_least(MIN_ROUND_TRIP.0);
         let [(newest, _), ..] = self.rounds;
         if now - newest >= base / ROUND_SLICES as f64 {
             self.rounds.rotate_right(1);
@@ -137,10 +149,12 @@ impl SlowStart {
     /// Returns whether slow start ends before a queue forms: the first delivery rate is low, or the round trip grows
     /// without a queue, so that the way back is longer or the arrival times are false. `initial` is the first rate.
     pub(super) fn ends_early(&mut self, sample: &PathSample, initial: f64) -> bool {
-        let base = sample.base_round_trip.max(MIN_ROUND_TRIP.0);
-        let max_round_trip = base + (MAX_OF_BASE * base).min(MAX_BEYOND_BASE.0);
+        let base = sample.base_round_trip.at_least(MIN_ROUND_TRIP.0);
+        let max_round_trip = base + (MAX_OF_BASE * base).at_most(MAX_BEYOND_BASE.0);
         let is_longer = self.drain_until.is_none() && sample.round_trip - sample.instant_queue > max_round_trip;
-        let is_first = !sample.app_limited && !self.is_measured;
+        // A delivery rate that contains packets of an application with less data says nothing of the path.
+        let is_of_path = sample.now - self.limited_at >= sample.round_trip + BUSY.0;
+        let is_first = !sample.app_limited && !self.is_measured && is_of_path;
         self.is_measured |= is_first;
         is_longer || (is_first && !self.is_far && sample.arrivals < SLOW_PATH * initial)
     }
@@ -158,7 +172,7 @@ impl SlowStart {
     /// Returns the rate at which the window leaves within a round trip.
     pub(super) fn rate(&self, round_trip: f64) -> f64 {
         let pace = if self.is_far { PACE_FAR } else { PACE };
-        pace * self.window / round_trip.max(MIN_ROUND_TRIP.0)
+        pace * self.window / round_trip.at_least(MIN_ROUND_TRIP.0)
     }
 
     /// Processes a sample; `found` is the step of a startup that does not count bytes, `initial` the first rate.
@@ -171,7 +185,7 @@ impl SlowStart {
     ) -> StartupStep {
         self.measure(sample, feedback);
         let capacity = self.capacity(sample);
-        let in_flight = feedback.in_flight as f64;
+        let in_flight = float(feedback.in_flight);
         if let Some(until) = self.drain_until {
             let is_drained = in_flight <= capacity * sample.base_round_trip || sample.now > until;
             let [drained, draining] =
@@ -180,12 +194,12 @@ impl SlowStart {
         }
         match found {
             found if sample.app_limited => found,
-            StartupStep::Grow(_) => StartupStep::Grow(self.rate(sample.round_trip).max(initial)),
+            StartupStep::Grow(_) => StartupStep::Grow(self.rate(sample.round_trip).at_least(initial)),
             // The window has outgrown a policer, and so has the sending rate.
-            StartupStep::End(rate) if sample.has_excess_loss => StartupStep::End(rate.min(EXIT * capacity)),
+            StartupStep::End(rate) if sample.has_excess_loss => StartupStep::End(rate.at_most(EXIT * capacity)),
             StartupStep::End(_) => {
-                let queue = (in_flight / capacity - sample.base_round_trip).max(0.0);
-                let time = (queue / (1.0 - DRAIN_RATE)).min(MAX_DRAIN.0);
+                let queue = (in_flight / capacity - sample.base_round_trip).at_least(0.0);
+                let time = (queue / (1.0 - DRAIN_RATE)).at_most(MAX_DRAIN.0);
                 self.drain_until = Some(sample.now + sample.loop_time() + time);
                 StartupStep::Grow(DRAIN_RATE * capacity)
             }
@@ -200,7 +214,7 @@ impl SlowStart {
             return;
         }
         let received = arrival(&newest, sample.now);
-        let delivered = feedback.delivered as f64;
+        let delivered = float(feedback.delivered);
         let (since, before) = *self.queued_since.get_or_insert((received, delivered));
         let (time, bytes) = (received - since, delivered - before);
         if time > MIN_SPAN.0 && bytes >= MIN_PACKETS * sample.packet {
@@ -247,6 +261,15 @@ mod tests {
             delivered,
             in_flight: 0,
         }
+    }
+
+    #[test]
+    fn rate_of_packets_from_before_does_not_end_slow_start() {
+        let mut slow_start = SlowStart::new(1200.0);
+        slow_start.on_app_limited(99.95);
+        let low = PathSample { arrivals: 1e4, ..QUIET };
+        assert!(!slow_start.ends_early(&low, 4e4), "the application had less to send 50 ms ago");
+        assert!(slow_start.ends_early(&PathSample { now: 100.2, ..low }, 4e4));
     }
 
     #[test]

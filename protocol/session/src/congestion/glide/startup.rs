@@ -1,7 +1,7 @@
 //! Startup, the first mode: the rate doubles each round trip until a queue forms (Glide §6). The first startup of a
 //! connection counts acknowledged bytes instead: see `slow_start`.
 
-use super::super::units::Seconds;
+use super::super::units::{Bounded, Seconds};
 use super::path_sample::PathSample;
 
 /// The growth per round trip; round trips below [`MIN_ROUND_TRIP`] count as that long.
@@ -59,7 +59,7 @@ impl Startup {
             // An idle application found no capacity, so the rate stays; loss ends startup at what was sent.
             return StartupStep::End(match (sample.app_limited, sample.has_excess_loss) {
                 (true, _) => rate,
-                (false, true) => sample.sent.min(rate),
+                (false, true) => sample.sent.at_most(rate),
                 (false, false) => EXIT * sample.delivery,
             });
         }
@@ -68,18 +68,18 @@ impl Startup {
             return StartupStep::Grow(rate);
         }
         // A peer may claim that it held each acknowledgement for nearly the whole round trip.
-        let round_trip = sample.round_trip.max(MIN_ROUND_TRIP.0);
+        let round_trip = sample.round_trip.at_least(MIN_ROUND_TRIP.0);
         let spare = SPARE_PACKETS * sample.largest_packet / round_trip;
         // The delivery rate lags by a round trip: an unbounded rate would overshoot by more each time.
-        let max = (max_of_delivery(round_trip) * sample.delivery + spare).max(initial);
+        let max = (max_of_delivery(round_trip) * sample.delivery + spare).at_least(initial);
         let grown = rate * libm::pow(GROWTH, sample.step / round_trip);
-        StartupStep::Grow(rate.max(grown.min(max)))
+        StartupStep::Grow(rate.at_least(grown.at_most(max)))
     }
 
     /// Returns the delay above which there is a queue.
     fn queue(&self, sample: &PathSample) -> f64 {
         let [.., own] = self.delays;
-        (QUEUE_SHARE * sample.target).max(MIN_QUEUE.0) + own
+        (QUEUE_SHARE * sample.target).at_least(MIN_QUEUE.0) + own
     }
 
     fn note(&mut self, sample: &PathSample) {
@@ -89,11 +89,11 @@ impl Startup {
         // A doubling starts a new period: delays of the one before count as the path's own.
         if sample.arrivals > OWN_PERIOD * self.delivery {
             let [now, before, earlier] = self.delays;
-            self.delays = [0.0, now, before.max(earlier)];
+            self.delays = [0.0, now, before.at_least(earlier)];
             self.delivery = sample.arrivals;
         }
         let [now, ..] = &mut self.delays;
-        *now = now.max((sample.instant_queue - sample.queue).min(MAX_OWN.0));
+        *now = now.at_least((sample.instant_queue - sample.queue).at_most(MAX_OWN.0));
     }
 }
 

@@ -6,11 +6,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-const TIMING: Timing = Timing {
-    smoothed: Duration::from_millis(80),
-    variation: Duration::from_millis(1),
-    feedback_interval: Duration::from_millis(5),
-};
+/// A round trip of 80 ms with a variation of 1 ms, and feedback each 5 ms.
+const TIMING: Timing = Timing { smoothed: 80_000_000, variation: 1_000_000, feedback_interval: 5_000_000 };
 
 fn at(millis: u64) -> Instant {
     Instant::from_start(Duration::from_millis(millis))

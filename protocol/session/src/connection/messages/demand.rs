@@ -23,6 +23,7 @@ impl Connection {
     }
 
     /// Returns whether anything waits that this side may send.
+    #[inline]
     pub(super) fn may_send(&self) -> bool {
         (self.hello.wants_packet() || self.channels.wants_to_send()) && !self.is_full()
     }

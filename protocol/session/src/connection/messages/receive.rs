@@ -8,7 +8,7 @@ use core::time::Duration;
 use super::{Connection, Stage, min_payload};
 use crate::channel::close_code::CloseCode;
 use crate::channel::control::{self, Bye, ControlMessage, Hello, RedirectPart, VERSION};
-use crate::channel::{ChannelId, ChannelViolation, FrameCursor, LayoutHash, ReceivedMessage};
+use crate::channel::{ChannelEvent, ChannelId, ChannelViolation, FrameCursor, LayoutHash, ReceivedMessage};
 use crate::connection::config::MIN_PAYLOAD;
 use crate::connection::path::PacketTimes;
 use crate::connection::redirect::RedirectedToken;
@@ -82,9 +82,7 @@ impl Connection {
                 return Err(reject);
             }
         };
-        let (can_take, frames_parsed) = self.channels.preview(frames);
-        if !can_take {
-            self.work.charge(u64::from(frames_parsed) * FRAME_WORK);
+        if !self.channels.fits_any(frames.len()) && !self.has_memory(&packet, frames) {
             // This side has no memory and drops the peer's acknowledgements: that is not the peer's fault.
             self.ack_watchdog.on_acked();
             return self.path.handle_framed(&packet, None, Acceptance::Refuse, unread, now).map(|_| None);
@@ -112,6 +110,18 @@ impl Connection {
         Ok(Some(MessageCursor { start, frames, times, delivery: Delivery::Continues }))
     }
 
+    /// Returns whether there is memory for what the frames may leave behind, and charges the search. A packet that is
+    /// dropped anyway needs none.
+    #[cold]
+    fn has_memory(&mut self, packet: &ParsedPacket<'_>, frames: &[u8]) -> bool {
+        if !self.path.is_new(packet.header.sequence) {
+            return true;
+        }
+        let (fits, frames_parsed) = self.channels.preview(frames);
+        self.work.charge(u64::from(frames_parsed) * FRAME_WORK);
+        fits
+    }
+
     /// Takes budget for a packet. One beyond the budget, or one that the application does not take, is refused before
     /// anything of it is read (§5.11).
     fn request_work(&mut self, datagram: &[u8], unread: Duration, now: Instant) -> Result<(), Reject> {
@@ -122,6 +132,10 @@ impl Connection {
         };
         if let Some(reason) = reason {
             self.path.count_reject(reason);
+            if reason == Reject::NotTaken {
+                // Its acknowledgements are dropped unread: that is not the peer's fault.
+                self.ack_watchdog.on_acked();
+            }
             if self.work.is_flood() {
                 self.break_off_violation(ChannelViolation::Flood);
             }
@@ -288,6 +302,16 @@ impl Connection {
                 None
             }
         }
+    }
+
+    /// Returns the next event of the channels. The peer is charged for events of transfers, which its frames cause, but
+    /// not for those of receipts, which this side has requested.
+    pub(crate) fn poll_event(&mut self) -> Option<ChannelEvent> {
+        let event = self.channels.poll_event()?;
+        if let ChannelEvent::Transfer { .. } = event {
+            self.work.charge_event();
+        }
+        Some(event)
     }
 
     /// Returns the message frames, which follow all control messages.

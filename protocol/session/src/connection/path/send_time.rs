@@ -7,7 +7,6 @@
 
 use core::time::Duration;
 
-use crate::congestion::PeerTime;
 use slipgate_netcode::time::Instant;
 
 /// How long a minimum is remembered, at least: clocks drift by less than 1 ms in this time (100 ppm).
@@ -29,25 +28,25 @@ pub(super) struct SendTimeEstimator {
 }
 
 impl SendTimeEstimator {
-    /// Records a round trip that was measured.
+    /// Records a round trip that was measured, in nanoseconds.
     #[inline]
-    pub(super) fn on_round_trip(&mut self, round_trip: Duration, now: Instant) {
-        let round_trip = nanos(round_trip);
+    pub(super) fn on_round_trip(&mut self, round_trip: u64, now: Instant) {
+        let round_trip = signed(round_trip);
         self.round_trip.push(round_trip, now);
         self.negated_round_trip.push(-round_trip, now);
     }
 
-    /// Records a packet that arrived, and returns when it left by our clock; `None` before the first round trip was
-    /// measured.
+    /// Records a packet that arrived and left at `sent` nanoseconds of the peer's clock. Returns when it left by our
+    /// clock; `None` before the first round trip was measured.
     #[inline]
-    pub(super) fn on_packet(&mut self, sent: PeerTime, now: Instant) -> Option<Instant> {
-        let sent = nanos(sent.0);
-        self.transit.push(nanos(now.since_start()) - sent, now);
+    pub(super) fn on_packet(&mut self, sent: u64, now: Instant) -> Option<Instant> {
+        let sent = signed(sent);
+        self.transit.push(signed(now.as_nanos()) - sent, now);
         // Queues only add to a transit time: the minimum is the empty path.
         let offset = self.transit.min()? - self.round_trip.min()? / 2;
         let left = u64::try_from(sent.saturating_add(offset)).unwrap_or_default();
         // A packet cannot leave after it arrived, whatever the estimate says.
-        Some(Instant::from_start(Duration::from_nanos(left)).min(now))
+        Some(Instant::from_nanos(left).min(now))
     }
 
     /// Limits an estimate to what the path allows: a packet is on its way for no longer than the largest recent round
@@ -55,15 +54,15 @@ impl SendTimeEstimator {
     #[inline]
     pub(super) fn plausible(&self, sent: Instant, arrived: Instant) -> Instant {
         let largest = u64::try_from(-self.negated_round_trip.min().unwrap_or(0)).unwrap_or_default();
-        let max_one_way = Duration::from_nanos(largest) + MAX_NEW_QUEUE;
+        let earliest = (arrived - MAX_NEW_QUEUE).as_nanos().saturating_sub(largest);
         // A timestamp far in the past is a lie of the peer or a fault of its clock.
-        sent.max(arrived - max_one_way).min(arrived)
+        sent.max(Instant::from_nanos(earliest)).min(arrived)
     }
 }
 
-/// Returns whole nanoseconds, at most the largest number of 64 bits: a peer's clock may show more.
-fn nanos(duration: Duration) -> i64 {
-    let nanos = duration.as_secs().saturating_mul(1_000_000_000).saturating_add(duration.subsec_nanos().into());
+/// Returns nanoseconds as a signed number: a peer's clock may show more than that holds.
+#[inline]
+fn signed(nanos: u64) -> i64 {
     nanos.min(i64::MAX as u64) as i64
 }
 
@@ -108,16 +107,16 @@ mod tests {
         Instant::from_start(Duration::from_millis(millis))
     }
 
-    fn peer(millis: u64) -> PeerTime {
-        // The peer's clock is 100 s ahead of ours.
-        PeerTime(Duration::from_millis(100_000 + millis))
+    /// Returns a moment of the peer's clock in nanoseconds, which is 100 s ahead of ours.
+    fn peer(millis: u64) -> u64 {
+        at(100_000 + millis).as_nanos()
     }
 
     #[test]
     fn a_queued_packet_has_left_earlier_than_the_empty_path_says() {
         let mut estimator = SendTimeEstimator::default();
         assert_eq!(estimator.on_packet(peer(0), at(30)), None, "no round trip is known");
-        estimator.on_round_trip(Duration::from_millis(60), at(60));
+        estimator.on_round_trip(60_000_000, at(60));
         assert_eq!(estimator.on_packet(peer(100), at(130)), Some(at(100)));
         assert_eq!(estimator.on_packet(peer(200), at(280)), Some(at(200)), "50 ms in a queue");
         assert_eq!(estimator.on_packet(peer(300), at(330)), Some(at(300)));
@@ -126,7 +125,7 @@ mod tests {
     #[test]
     fn a_peer_cannot_claim_to_have_sent_long_ago() {
         let mut estimator = SendTimeEstimator::default();
-        estimator.on_round_trip(Duration::from_millis(60), at(60));
+        estimator.on_round_trip(60_000_000, at(60));
         estimator.on_packet(peer(100), at(130)).unwrap();
         // Its timestamps stand still, as if each packet had been on its way for longer.
         for millis in [140, 200, 1000, 5000] {
@@ -139,8 +138,7 @@ mod tests {
 
     #[test]
     fn a_clock_beyond_64_bits_counts_as_the_latest_moment() {
-        assert_eq!(nanos(Duration::from_nanos(i64::MAX as u64)), i64::MAX);
-        assert_eq!(nanos(Duration::MAX), i64::MAX);
+        assert_eq!((signed(i64::MAX as u64), signed(u64::MAX)), (i64::MAX, i64::MAX));
     }
 
     #[test]
@@ -149,7 +147,7 @@ mod tests {
         for millis in (0..40_000).step_by(100) {
             let one_way = if millis < 10_000 { 20 } else { 50 };
             let now = at(millis + one_way);
-            estimator.on_round_trip(Duration::from_millis(2 * one_way), now);
+            estimator.on_round_trip(2_000_000 * one_way, now);
             let sent = estimator.on_packet(peer(millis), now);
             if millis >= 30_000 {
                 assert_eq!(sent, Some(at(millis)));

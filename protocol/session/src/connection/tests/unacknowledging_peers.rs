@@ -104,6 +104,28 @@ fn one_lost_message_followed_by_silence_closes_nothing() {
 }
 
 #[test]
+fn acks_that_the_application_does_not_take_end_nothing() {
+    let mut pair = Pair::connected();
+    pair.ends[1].set_intake(Intake::Refused);
+    let mut refused = 0;
+    for turn in 0..90 * SECOND / 10 {
+        pair.pass(10);
+        if turn % 10 == 0 {
+            pair.send(1, STATE, b"news");
+        }
+        for datagram in pair.turn(1) {
+            pair.deliver(0, &datagram).unwrap();
+        }
+        for datagram in pair.turn(0) {
+            assert_eq!(pair.deliver(1, &datagram), Err(Reject::NotTaken));
+            refused += 1;
+        }
+    }
+    assert!(refused > 100, "{refused} acknowledgements");
+    assert_eq!(pair.ends.each_ref().map(Connection::close_reason), [None; 2]);
+}
+
+#[test]
 fn datagrams_refused_for_memory_are_not_counted_as_unacked() {
     let memory = Memory { messages: MemoryBudget::new(0), ..Memory::default() };
     let mut end = Connection::new(&ConnectionConfig::default(), layout(), Role::Server, Some(&memory)).unwrap();

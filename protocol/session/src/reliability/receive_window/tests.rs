@@ -76,6 +76,17 @@ fn send_due_acks(received: &mut ReceiveWindow, policy: AckPolicy, now: Instant) 
     (reported, headers)
 }
 
+#[test]
+fn only_packets_older_than_the_newest_are_overtaken() {
+    let mut received = received(64, 0..10);
+    let orders = [5, 9, 10, 12].map(|sequence| received.arrival_order(Sequence(sequence)));
+    use ArrivalOrder::{Newest, Overtaken};
+    assert_eq!(orders, [Overtaken, Newest, Newest, Newest]);
+    // As the first fragment of packet 12 does.
+    received.advance(Sequence(12));
+    assert_eq!([11, 12].map(|sequence| received.arrival_order(Sequence(sequence))), [Overtaken, Newest]);
+}
+
 proptest! {
     #[test]
     fn window_accepts_and_reports_as_the_model(
@@ -174,6 +185,14 @@ fn rest_of_burst_waits_25_ms_from_its_own_arrival() {
     assert_eq!(received.ack_deadline(policy), at(49));
     assert_eq!(send_due_acks(&mut received, policy, at(48)).1, 0);
     assert_eq!(send_due_acks(&mut received, policy, at(49)), ((0..18).collect(), 1));
+}
+
+#[test]
+fn unacked_packets_that_leave_the_window_are_not_counted() {
+    let mut received = received(64, 0..200);
+    assert_eq!(received.unacked_count, 64);
+    received.mark(Sequence(260));
+    assert_eq!(received.unacked_count, 3, "packets 197 to 199");
 }
 
 #[test]

@@ -3,16 +3,16 @@
 use slipgate_lab::sync::cube_fields;
 use slipgate_lab::sync::thesis::ThesisPriorities;
 use slipgate_server::{ChannelEvent, ClientHandle, DeliveryStatus};
-use slipgate_sync::{InputBuffer, InputLog, ObjectId, Replicator, ViewerId};
+use slipgate_sync::{InputBuffer, InputLog, ObjectId, Replicator, ResyncRequest, ViewerId};
 use slipgate_worlds::{CubeWorld, PLAYERS, PlayerInput};
 
 use super::knobs::{Knobs, TICKS};
-use super::messages::{MESSAGE_BYTES, write_keys, write_report, write_snapshot, write_state};
+use super::messages::{MESSAGE_BYTES, write_keys, write_snapshot, write_state};
 use super::pane::PaneKind;
 
 /// The thesis sends 10 snapshots a second (§3.4.2).
 const SNAPSHOT_TICKS: u32 = TICKS / 10;
-/// The bits of a receipt's tag for the tag of a state message and 1; 0 if there was none. The tick is above them.
+/// The bits of a receipt's tag for the tag of a state message. The tick is above them.
 const TAG_BITS: u32 = 40;
 /// The most messages of a state for a client.
 const MAX_MESSAGES: usize = 8;
@@ -99,8 +99,8 @@ impl CubeMessages {
             receiver.logs.iter_mut().for_each(|log| log.on_confirmed(tick));
         }
         let (kind, viewer) = (receiver.kind, receiver.viewer);
-        let state_tag = (tag & ((1 << TAG_BITS) - 1)).checked_sub(1);
-        if let (Some(replicator), Some(viewer), Some(tag)) = (self.replicator(kind), viewer, state_tag) {
+        let tag = tag & ((1 << TAG_BITS) - 1);
+        if let (Some(replicator), Some(viewer)) = (self.replicator(kind), viewer) {
             if has_arrived { replicator.on_acknowledged(viewer, tag) } else { replicator.on_lost(viewer, tag) }
         }
     }
@@ -162,7 +162,16 @@ impl CubeMessages {
         }
     }
 
-    /// Sends what a client of `slipgate-sync` lacks: keys and the report of its inputs, then states.
+    /// Obeys the request of a client that refused a message.
+    pub(super) fn resync(&mut self, client: ClientHandle, request: ResyncRequest) {
+        let Some(receiver) = self.receivers.iter().find(|receiver| receiver.client == client) else { return };
+        let (kind, viewer) = (receiver.kind, receiver.viewer);
+        if let (Some(replicator), Some(viewer)) = (self.replicator(kind), viewer) {
+            replicator.resync(viewer, request);
+        }
+    }
+
+    /// Sends what a client of `slipgate-sync` lacks: keys, then states.
     fn send_ours(
         &mut self,
         index: usize,
@@ -177,31 +186,22 @@ impl CubeMessages {
             };
             let (client, kind, viewer) = (*client, *kind, *viewer);
             message.clear();
-            message.extend(tick.to_le_bytes());
             if kind != PaneKind::OurSnapshots {
-                let is_own = number == 0 && kind == PaneKind::Predicted;
-                write_report(if is_own { own.report() } else { None }, &mut message);
                 // The other messages of a tick repeat no keys.
                 if number == 0 { write_keys(logs, &mut message) } else { message.extend([0; PLAYERS]) }
             }
             let start = message.len();
             message.resize(MESSAGE_BYTES.max(start + 100), 0);
             let Some(replicator) = self.replicator(kind) else { break };
+            if number == 0 && kind == PaneKind::Predicted {
+                replicator.set_report(viewer, own.report());
+            }
             let rest = message.get_mut(start..).unwrap_or(&mut []);
-            let written = replicator.write(viewer, rest);
-            // An empty message has the tick and the keys: nothing else has changed.
-            if written.is_none() && number > 0 {
-                break;
-            }
-            message.truncate(start + written.map_or(0, |written| written.bytes));
-            let tag = u64::from(tick) << TAG_BITS | written.map_or(0, |written| written.tag + 1);
+            let Some(written) = replicator.write(viewer, rest) else { break };
+            message.truncate(start + written.bytes);
+            let tag = u64::from(tick) << TAG_BITS | written.tag;
             if !post(client, &message, Some(tag)) {
-                if let Some(written) = written {
-                    replicator.on_lost(viewer, written.tag);
-                }
-                break;
-            }
-            if written.is_none() {
+                replicator.on_lost(viewer, written.tag);
                 break;
             }
         }

@@ -3,7 +3,7 @@
 use slipgate_cli::Failure;
 use slipgate_lab::sync::thesis::THESIS_STATES;
 use slipgate_server::{Channel, ChannelId, Layout, Traffic};
-use slipgate_sync::{InputLog, InputReport, MAX_INPUT_BYTES, ObjectId};
+use slipgate_sync::{InputBuffer, InputLog, MAX_INPUT_BYTES, ObjectId};
 use slipgate_worlds::{CubeState, PLAYERS};
 
 use super::packed_pose::{POSE_BYTES, PackedPose};
@@ -42,7 +42,7 @@ fn take_floats<const N: usize>(bytes: &mut &[u8]) -> Result<[f32; N], Unreadable
     if floats.iter().all(|float| float.is_finite()) { Ok(floats) } else { Err(Unreadable) }
 }
 
-/// Removes and returns the tick, with which each message from the server starts.
+/// Removes and returns the tick, with which each message of the thesis starts.
 pub(super) fn take_tick(bytes: &mut &[u8]) -> Result<u32, Unreadable> {
     take(bytes).map(u32::from_le_bytes)
 }
@@ -87,43 +87,34 @@ pub(super) fn read_states(bytes: &mut &[u8], mut add: impl FnMut(ObjectId, CubeS
     Ok(())
 }
 
-/// Adds the report of the client's inputs, if there is one.
-pub(super) fn write_report(report: Option<InputReport>, message: &mut Vec<u8>) {
-    message.push(u8::from(report.is_some()));
-    message.extend(report.iter().flat_map(|report| report.to_bytes()));
-}
-
-/// Removes and returns the report of the client's inputs.
-pub(super) fn take_report(bytes: &mut &[u8]) -> Result<Option<InputReport>, Unreadable> {
-    match take::<1>(bytes)? {
-        [0] => Ok(None),
-        [1] => take(bytes).map(InputReport::from_bytes).map(Some),
-        _ => Err(Unreadable),
-    }
-}
-
 /// Adds the keys of all players that the client has not confirmed, each with its length.
 pub(super) fn write_keys(logs: &[InputLog; PLAYERS], message: &mut Vec<u8>) {
     for log in logs {
         let mut buf = [0; MAX_INPUT_BYTES];
-        let length = log.write(&mut buf);
+        let length = log.write(None, None, &mut buf);
         message.push(length as u8);
         message.extend(buf.iter().take(length));
     }
 }
 
-/// Removes the keys of all players, and gives each one's message to `read`.
-pub(super) fn take_keys<'m>(
-    bytes: &mut &'m [u8],
-    mut read: impl FnMut(usize, &'m [u8]) -> Result<(), Unreadable>,
-) -> Result<(), Unreadable> {
-    for player in 0..PLAYERS {
+/// Removes and returns the messages of all players' keys, which may be empty.
+pub(super) fn take_keys<'m>(bytes: &mut &'m [u8]) -> Result<[&'m [u8]; PLAYERS], Unreadable> {
+    let mut all: [&[u8]; PLAYERS] = [&[]; PLAYERS];
+    for keys in &mut all {
         let [length] = take(bytes)?;
-        let (keys, rest) = bytes.split_at_checked(length.into()).ok_or(Unreadable)?;
-        *bytes = rest;
-        if !keys.is_empty() {
-            read(player, keys)?;
-        }
+        (*keys, *bytes) = bytes.split_at_checked(length.into()).ok_or(Unreadable)?;
+    }
+    Ok(all)
+}
+
+/// Reads the messages of all players' keys, when the server was at `now`.
+pub(super) fn read_keys(
+    buffers: &mut [InputBuffer; PLAYERS],
+    keys: [&[u8]; PLAYERS],
+    now: u32,
+) -> Result<(), Unreadable> {
+    for (buffer, keys) in buffers.iter_mut().zip(keys).filter(|(_, keys)| !keys.is_empty()) {
+        buffer.read(keys, now.into()).map_err(|_| Unreadable)?;
     }
     Ok(())
 }
@@ -151,14 +142,12 @@ mod tests {
     #[test]
     fn cut_messages_are_refused() {
         let (mut message, world) = (Vec::new(), CubeWorld::new(4));
-        write_report(Some(InputReport { newest: 7, margin_quarters: -1 }), &mut message);
         let mut logs = [(); PLAYERS].map(|()| InputLog::new());
         logs.iter_mut().for_each(|log| log.push(9, 5));
         write_keys(&logs, &mut message);
         write_state(3, &world.state(3).unwrap(), &mut message);
         let read = |mut bytes: &[u8]| {
-            take_report(&mut bytes)?;
-            take_keys(&mut bytes, |_, _| Ok(()))?;
+            take_keys(&mut bytes)?;
             if bytes.is_empty() { Err(Unreadable) } else { read_states(&mut bytes, |_, _| ()) }
         };
         assert_eq!(read(&message), Ok(()));

@@ -133,7 +133,9 @@ impl CubeGame {
                 Event::Disconnected { client, .. } => sending.on_disconnected(client),
                 Event::Message { client, channel: INPUT, bytes, .. } if sending.owns_cube(client) => {
                     // A refused message has no effect: the client repeats its inputs.
-                    let _ = own.read(bytes, present);
+                    if let Ok(Some(request)) = own.read(bytes, present) {
+                        sending.resync(client, request);
+                    }
                 }
                 Event::Channel { client, event } => sending.on_receipt(client, &event),
                 _ => {}

@@ -76,6 +76,31 @@ fn piecemeal_replies_cost_only_what_is_new_in_them() {
 }
 
 #[test]
+fn lost_accept_of_scattered_slices_costs_few_steps() {
+    let (length, slices) = (MAX_TRANSFER_BYTES, MAX_TRANSFER_BYTES / u32::from(MIN_SLICE_BYTES));
+    let mut right = transfers(TransferConfig { max_bytes_at_once: length.into(), ..taking_config() });
+    let mut buf = [0; 1200];
+    right.on_frame(&begin(0, length, MIN_SLICE_BYTES, ContentDigest([7; 32]))).unwrap();
+    let (_, sent) = right.write(&mut buf).unwrap();
+    assert_eq!(sent, SentTransferFrame::Accept { transfer: TransferId(0), first: 0, end: slices });
+    // One slice of each 64 chunks has arrived, and then one chunk of each 64.
+    for index in (5..slices).step_by(1024).chain((0..slices).step_by(1024).flat_map(|first| first..first + 16)) {
+        let bytes = &[1; MIN_SLICE_BYTES as usize];
+        right.on_frame(&frame(&TransferFrame::Slice { id: TransferId(0), index, bytes })).unwrap();
+        if index == slices - 1019 || index == slices - 1009 {
+            right.on_lost(sent);
+            let mut frames = 0;
+            let taken = steps::of(|| {
+                while right.write(&mut buf).is_some() {
+                    frames += 1;
+                }
+            });
+            assert!(frames >= 1 && taken <= 4 * slices as usize / 1024, "{taken} steps for {frames} frames");
+        }
+    }
+}
+
+#[test]
 fn thousand_unacked_refusals_cost_few_steps_each() {
     for first in [0, 70, 65_000] {
         let mut right = refusing_much(first);
@@ -144,9 +169,13 @@ fn frames_with_an_expired_id_affect_no_other_transfer() {
     assert_eq!(core::iter::from_fn(|| right.write(&mut buf)).count(), usize::from(WINDOW));
 }
 
-/// Returns an end that accepts four transfers at once, in slices of 1,024 bytes.
+/// The settings of an end that accepts four transfers at once, in slices of 1,024 bytes.
+fn taking_config() -> TransferConfig {
+    TransferConfig { admission: TransferAdmission::Automatic, ..TransferConfig::default() }
+}
+
 fn taking() -> Transfers {
-    transfers(TransferConfig { admission: TransferAdmission::Automatic, ..TransferConfig::default() })
+    transfers(taking_config())
 }
 
 /// Passes slices of a content to the receiver.

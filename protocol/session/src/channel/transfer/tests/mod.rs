@@ -9,6 +9,7 @@ mod scenarios;
 use std::vec::Vec;
 
 use super::*;
+use crate::channel::steps;
 
 /// Returns pseudo-random bytes of a seed.
 fn content(seed: u32, length: usize) -> Vec<u8> {

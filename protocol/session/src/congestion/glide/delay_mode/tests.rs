@@ -45,6 +45,17 @@ fn growth_is_small_near_the_limit_and_large_far_from_it() {
 }
 
 #[test]
+fn jittering_path_grows_from_its_recent_peak() {
+    let low = PathSample { delivery: 8e5, sent: 9e5, recent_peak: 1e6, ..QUIET };
+    assert!(started().next_rate(&low, 9e5, f64::INFINITY) < 9e5, "a path without jitter carries less now");
+    let bunched = PathSample { jitter: 0.005, ..low };
+    assert!(started().next_rate(&bunched, 9e5, f64::INFINITY) > 9e5);
+    let mut fallen = started();
+    fallen.self_inflicted(&PathSample { now: 98.5, ..QUIET });
+    assert!(fallen.next_rate(&bunched, 9e5, f64::INFINITY) < 9e5, "the peak is from before the fall");
+}
+
+#[test]
 fn unused_rate_does_not_grow() {
     for idle in [PathSample { app_limited: true, ..QUIET }, PathSample { sent: 5e5, ..QUIET }] {
         assert_eq!(started().next_rate(&idle, 1e6, f64::INFINITY), 1e6);

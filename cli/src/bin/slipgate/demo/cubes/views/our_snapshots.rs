@@ -6,7 +6,7 @@ use slipgate_lab::sync::cube_fields;
 use slipgate_sync::{ObjectId, PlayoutClock, PlayoutSamples, Pose, PoseSample, Replica, ReplicaChange, TickRate};
 
 use super::view::{CubeView, MessageArrival, ShownFrame};
-use crate::demo::cubes::messages::{Unreadable, take_tick};
+use crate::demo::cubes::messages::Unreadable;
 
 pub(in crate::demo::cubes) struct OurSnapshots {
     objects: u16,
@@ -27,19 +27,15 @@ impl OurSnapshots {
 }
 
 impl CubeView for OurSnapshots {
-    fn receive(&mut self, mut bytes: &[u8], arrival: MessageArrival) -> Result<(), Unreadable> {
-        let tick = take_tick(&mut bytes)?;
-        // A message without states has the tick only: nothing has changed.
-        if !bytes.is_empty() && self.replica.read(bytes) != Ok(tick) {
-            return Err(Unreadable);
-        }
-        self.clock.on_state(tick, arrival.at);
+    fn receive(&mut self, bytes: &[u8], arrival: MessageArrival) -> Result<(), Unreadable> {
+        let header = self.replica.read(bytes).map_err(|_| Unreadable)?;
+        self.clock.on_state(header.tick, arrival.at);
         while let Some(change) = self.replica.poll() {
             let (ReplicaChange::Appeared { id, .. } | ReplicaChange::Updated { id }) = change else { continue };
             let Some(object) = self.replica.object(id) else { continue };
             let tick = object.tick();
             let Some((pose, is_at_rest)) = cube_fields::shown_pose(object) else { continue };
-            self.samples.add(id, PoseSample { tick, pose, velocity: None, is_at_rest, is_teleport: false });
+            self.samples.add(id, PoseSample { tick, pose, velocity: None, is_at_rest, teleports: 0 });
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use slipgate_worlds::{PLAYERS, PlayerInput};
 
 use super::view::{CubeView, MessageArrival, ShownFrame};
 use crate::demo::cubes::knobs::TICKS;
-use crate::demo::cubes::messages::{Unreadable, take_keys, take_report, take_tick};
+use crate::demo::cubes::messages::{Unreadable, read_keys, take_keys};
 
 pub(in crate::demo::cubes) struct OurStates {
     cubes: SimulatedCubes,
@@ -32,16 +32,9 @@ impl OurStates {
 
 impl CubeView for OurStates {
     fn receive(&mut self, mut bytes: &[u8], arrival: MessageArrival) -> Result<(), Unreadable> {
-        let tick = take_tick(&mut bytes)?;
-        take_report(&mut bytes)?;
-        let (buffers, now) = (&mut self.buffers, f64::from(self.cubes.tick().max(tick.saturating_sub(TICKS))));
-        take_keys(&mut bytes, |player, keys| {
-            let buffer = buffers.get_mut(player).ok_or(Unreadable)?;
-            buffer.read(keys, now).map_err(|_| Unreadable)
-        })?;
-        if !bytes.is_empty() && self.replica.read(bytes) != Ok(tick) {
-            return Err(Unreadable);
-        }
+        let keys = take_keys(&mut bytes)?;
+        let tick = self.replica.read(bytes).map_err(|_| Unreadable)?.tick;
+        read_keys(&mut self.buffers, keys, self.cubes.tick().max(tick.saturating_sub(TICKS)))?;
         self.clock.on_state(tick, arrival.at);
         while let Some(change) = self.replica.poll() {
             let (ReplicaChange::Appeared { id, .. } | ReplicaChange::Updated { id }) = change else { continue };

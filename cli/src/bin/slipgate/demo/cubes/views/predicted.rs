@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use slipgate_lab::sync::cube_fields;
 use slipgate_lab::sync::predicted_world::PredictedWorld;
-use slipgate_sync::{InputBuffer, InputClock, InputLog, MAX_INPUT_BYTES, Pose, Replica};
+use slipgate_sync::{InputBuffer, InputClock, InputLog, MAX_INPUT_BYTES, Pose, Replica, StateHeader};
 use slipgate_worlds::{PLAYERS, RandomPlayers};
 
 use super::view::{CubeView, MessageArrival, ShownFrame};
 use crate::demo::cubes::keyboard::Keyboard;
 use crate::demo::cubes::knobs::TICKS;
-use crate::demo::cubes::messages::{Unreadable, take_keys, take_report, take_tick};
+use crate::demo::cubes::messages::{Unreadable, read_keys, take_keys};
 use crate::demo::cubes::meter::{Meter, difference};
 use crate::demo::cubes::truth::Truth;
 
@@ -71,24 +71,15 @@ impl PredictedCube {
 
 impl CubeView for PredictedCube {
     fn receive(&mut self, mut bytes: &[u8], arrival: MessageArrival) -> Result<(), Unreadable> {
-        let tick = take_tick(&mut bytes)?;
+        let keys = take_keys(&mut bytes)?;
+        let StateHeader { tick, report } = self.replica.read(bytes).map_err(|_| Unreadable)?;
         let round_trip = if arrival.round_trip.is_zero() { FIRST_ROUND_TRIP } else { arrival.round_trip };
         self.clock.set(tick, round_trip, FIRST_JITTER, arrival.at);
-        if let Some(report) = take_report(&mut bytes)? {
+        if let Some(report) = report {
             self.log.on_confirmed(report.newest);
             self.clock.on_report(report);
         }
-        let others = &mut self.others;
-        take_keys(&mut bytes, |player, keys| {
-            let buffer = others.get_mut(player).ok_or(Unreadable)?;
-            buffer.read(keys, tick.into()).map_err(|_| Unreadable)
-        })?;
-        if bytes.is_empty() {
-            return Ok(());
-        }
-        if self.replica.read(bytes) != Ok(tick) {
-            return Err(Unreadable);
-        }
+        read_keys(&mut self.others, keys, tick)?;
         while self.replica.poll().is_some() {}
         if let Some(prediction) = &mut self.prediction {
             prediction.check(&self.replica, tick);
@@ -115,7 +106,7 @@ impl CubeView for PredictedCube {
             }
         }
         self.made = Some(newest);
-        let length = self.log.write(&mut self.message);
+        let length = self.log.write(None, self.replica.resync_request(), &mut self.message);
         self.message.get(..length).filter(|message| !message.is_empty())
     }
 

@@ -38,7 +38,7 @@ impl CubeView for ThesisSnapshots {
         self.start.get_or_insert(f64::from(tick) - arrival.at.as_secs_f64() * f64::from(TICKS));
         for (id, pose) in (0..self.objects).map(ObjectId).zip(read_snapshot(bytes)) {
             let pose = Pose { position: pose.position(), rotation: pose.rotation() };
-            let sample = PoseSample { tick, pose, velocity: None, is_at_rest: false, is_teleport: false };
+            let sample = PoseSample { tick, pose, velocity: None, is_at_rest: false, teleports: 0 };
             self.samples.add(id, sample);
         }
         Ok(())

@@ -45,8 +45,13 @@ impl Bench {
     }
 
     fn preview(&self, frames: &[FrameBody]) -> Vec<usize> {
+        self.preview_with(frames, usize::MAX)
+    }
+
+    /// Returns what each frame needs, with this many chunks of overdraft left.
+    fn preview_with(&self, frames: &[FrameBody], mut overdraft: usize) -> Vec<usize> {
         let mut preview = WindowPreview::default();
-        frames.iter().map(|frame| self.window.preview(self.config.kind, frame, &mut preview)).collect()
+        frames.iter().map(|frame| self.window.preview(self.config.kind, frame, &mut preview, &mut overdraft)).collect()
     }
 }
 
@@ -123,6 +128,27 @@ fn a_preview_counts_what_a_packet_leaves_behind() {
     assert_eq!(of(&bench, &[whole(5, two), slice(6, bytes, 0, one)]), [0, 1]);
 }
 
+#[test]
+fn a_preview_counts_slices_that_the_overdraft_cannot_take() {
+    let slice = |id, first| FrameBody::Slice { id: MessageId::new(id), bytes: 384, first, data: 0..PIECE_BYTES };
+    let bench = Bench::new(Kind::ReliableOrdered);
+    assert_eq!(bench.preview_with(&[slice(0, 0), slice(0, 1)], 3), [0, 0]);
+    assert_eq!(bench.preview_with(&[slice(0, 0), slice(0, 1)], 2), [1, 1], "only all of a message is taken");
+    let two = [0, 1, 2].map(|first| slice(0, first)).into_iter().chain([slice(1, 0)]).collect::<Vec<_>>();
+    assert_eq!(bench.preview_with(&two, 6), [0, 0, 0, 0], "the next one is the oldest then");
+    assert_eq!(bench.preview_with(&two, 5), [0, 0, 0, 1]);
+    // A message in the overdraft needs nothing more of it.
+    let mut bench = charged_bench(&MemoryBudget::new(0));
+    (1..33).for_each(|id| assert_eq!(bench.whole(id, 100), Ok(FrameOutcome::Kept)));
+    let left = bench.pool.overdraft_left();
+    assert_eq!(bench.slice(0, 384, 1, PIECE_BYTES), Ok(FrameOutcome::Kept));
+    assert_eq!(bench.pool.overdraft_left(), left - 3);
+    assert_eq!(bench.preview_with(&[slice(0, 0), slice(0, 2)], 0), [0, 0]);
+    assert_eq!(bench.slice(0, 384, 0, PIECE_BYTES), Ok(FrameOutcome::Kept));
+    assert_eq!(bench.slice(0, 384, 2, PIECE_BYTES), Ok(FrameOutcome::Assembled));
+    assert_eq!((bench.pop_all(), bench.pool.overdraft_left()), (32, left), "a complete message gives its room back");
+}
+
 // The bytes of the lists ---------------------------------------------------------------------------------------------
 
 const SLOT: usize = size_of::<WindowSlot>();
@@ -145,14 +171,24 @@ fn lists_are_charged_beyond_their_free_entries() {
 }
 
 #[test]
+fn assemblies_are_charged_for_all_memory_of_their_list() {
+    let mut assemblies = EntrySlab::<AssemblyIndex, MessageAssembly>::new();
+    for _ in 0..1000 {
+        assemblies.insert(MessageAssembly::new(2));
+        let (charged, held) = (assemblies.capacity() * ASSEMBLY_BYTES, assemblies.list_bytes());
+        assert!((held..=held + held / 10).contains(&charged), "{charged} bytes for {held}");
+    }
+}
+
+#[test]
 fn a_preview_counts_the_growth_of_the_lists() {
     let whole = |id| FrameBody::Whole { id: MessageId::new(id), data: 0..9 };
     let slice = |id, first| FrameBody::Slice { id: MessageId::new(id), bytes: 1000, first, data: 0..PIECE_BYTES };
     let slices = |ids: core::ops::Range<u32>| ids.map(|id| slice(id, 0)).collect::<Vec<_>>();
     let needed = |bench: &Bench, frames: &[FrameBody]| {
-        let mut preview = WindowPreview::default();
+        let (mut preview, mut overdraft) = (WindowPreview::default(), usize::MAX);
         for frame in frames {
-            bench.window.preview(bench.config.kind, frame, &mut preview);
+            bench.window.preview(bench.config.kind, frame, &mut preview, &mut overdraft);
         }
         bench.window.list_bytes_needed(&bench.config, &preview)
     };

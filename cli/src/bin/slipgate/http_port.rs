@@ -1,4 +1,4 @@
-//! Requests to the admin port of a server, for `slipgate top` and `slipgate doctor`.
+//! Requests to the admin port of a server or to a token issuer, for `slipgate top` and `slipgate doctor`.
 
 use std::path::Path;
 use std::time::Duration;
@@ -14,39 +14,47 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// The maximum size of a response, in bytes: 256 clients have 150 KB.
 const MAX_RESPONSE_BYTES: u64 = 1024 * 1024;
 
-/// The admin port of one server.
-pub(crate) struct AdminPort {
+/// The admin port of one server, or the port of one token issuer.
+pub(crate) struct HttpPort {
     base: String,
     token: Option<Zeroizing<String>>,
     agent: ureq::Agent,
 }
 
 /// A response: its status, its `Date`, and its body.
-pub(crate) struct AdminResponse {
+pub(crate) struct HttpResponse {
     pub(crate) status: u16,
     pub(crate) date: Option<String>,
     pub(crate) body: String,
 }
 
-impl AdminPort {
-    /// Prepares requests to a URL such as `http://127.0.0.1:9100`, or `127.0.0.1:9100`.
+impl HttpPort {
+    /// Prepares requests to an admin port with a URL such as `http://127.0.0.1:9100`, or `127.0.0.1:9100`.
     ///
     /// # Errors
     /// A usage failure if the URL or the token file is wrong.
-    pub(crate) fn new(url: &str, token_file: Option<&Path>) -> Result<Self, Failure> {
-        let base = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
-        let base = base.trim_end_matches('/').to_owned();
-        let parsed = base.parse::<ureq::http::Uri>().ok().filter(|url| url.host().is_some());
-        if !parsed.is_some_and(|url| matches!(url.scheme_str(), Some("http" | "https"))) {
-            return Err(Failure::usage(format!("{url:?} is no address of an admin port, such as 127.0.0.1:9100")));
-        }
+    pub(crate) fn of_admin(url: &str, token_file: Option<&Path>) -> Result<Self, Failure> {
         let token = token_file.map(read_secret_file).transpose();
         let token = token.map_err(|error| Failure::usage(format!("--admin-token-file: {error}")))?;
         let token = token.map(|text| Zeroizing::new(text.trim().to_owned()));
+        Self::open(url, token)
+            .ok_or_else(|| Failure::usage(format!("{url:?} is no address of an admin port, such as 127.0.0.1:9100")))
+    }
+
+    /// Prepares requests to a token issuer with this API key. Returns `None` if the URL is wrong.
+    pub(crate) fn of_issuer(url: &str, key: &str) -> Option<Self> {
+        Self::open(url, Some(Zeroizing::new(key.to_owned())))
+    }
+
+    fn open(url: &str, token: Option<Zeroizing<String>>) -> Option<Self> {
+        let base = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
+        let base = base.trim_end_matches('/').to_owned();
+        let parsed = base.parse::<ureq::http::Uri>().ok().filter(|url| url.host().is_some());
+        parsed.filter(|url| matches!(url.scheme_str(), Some("http" | "https")))?;
         // An admin port is in a private network: no proxy leads to it, and none must see the token.
         let config =
             ureq::Agent::config_builder().timeout_global(Some(TIMEOUT)).http_status_as_error(false).proxy(None);
-        Ok(Self { base, token, agent: config.max_redirects(0).build().into() })
+        Some(Self { base, token, agent: config.max_redirects(0).build().into() })
     }
 
     /// Returns the URL without a path.
@@ -58,7 +66,7 @@ impl AdminPort {
     ///
     /// # Errors
     /// The text of what failed, without control characters.
-    pub(crate) fn get(&self, path: &str) -> Result<AdminResponse, String> {
+    pub(crate) fn get(&self, path: &str) -> Result<HttpResponse, String> {
         let mut request = self.agent.get(format!("{}{path}", self.base));
         if let Some(token) = &self.token {
             request = request.header("authorization", Zeroizing::new(format!("Bearer {}", token.as_str())).as_str());
@@ -67,7 +75,7 @@ impl AdminPort {
         let (status, headers) = (response.status().as_u16(), response.headers());
         let date = headers.get("date").and_then(|date| date.to_str().ok()).map(str::to_owned);
         let body = response.body_mut().with_config().limit(MAX_RESPONSE_BYTES).read_to_string();
-        Ok(AdminResponse { status, date, body: body.map_err(|error| plain_text(&error.to_string()))? })
+        Ok(HttpResponse { status, date, body: body.map_err(|error| plain_text(&error.to_string()))? })
     }
 
     /// Sends a GET request and parses the JSON of its response.

@@ -1,0 +1,74 @@
+//! The first bits of a state message: its tick, and what else the server says to this client (§6.3).
+
+use crate::bits::{BitReader, BitWriter};
+use crate::inputs::{InputReport, nearest};
+use crate::read_error::StateReadError;
+
+/// The contents of a state message beside the states of objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StateHeader {
+    /// The server's tick that the message describes.
+    pub tick: u32,
+    /// How early the inputs of this client arrive, in the first message of a tick.
+    pub report: Option<InputReport>,
+}
+
+/// The header of a message, as it is written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HeaderRecord {
+    pub(crate) tick: u32,
+    /// How often the server has sent everything again, modulo 16, if the message has all bits of the tick.
+    pub(crate) wide: Option<u8>,
+    pub(crate) report: Option<InputReport>,
+}
+
+impl HeaderRecord {
+    pub(crate) const fn bits(&self) -> usize {
+        let wide = if self.wide.is_some() { 16 + 4 } else { 0 };
+        let report = if self.report.is_some() { 16 + 8 } else { 0 };
+        16 + 1 + if wide + report > 0 { 2 + wide + report } else { 0 }
+    }
+
+    pub(crate) fn write(&self, writer: &mut BitWriter<'_>) {
+        let (wide, report) = (self.wide, self.report);
+        writer.write(self.tick & 0xffff, 16);
+        writer.write(u32::from(wide.is_some() || report.is_some()), 1);
+        if wide.is_none() && report.is_none() {
+            return;
+        }
+        writer.write(u32::from(wide.is_some()), 1);
+        if let Some(resyncs) = wide {
+            writer.write(self.tick >> 16, 16);
+            writer.write(resyncs.into(), 4);
+        }
+        writer.write(u32::from(report.is_some()), 1);
+        if let Some(report) = report {
+            writer.write(report.newest & 0xffff, 16);
+            writer.write(u32::from(report.margin_quarters as u8), 8);
+        }
+    }
+
+    /// Reads what [`write`](Self::write) wrote. `newest` is the newest tick of a message before.
+    pub(crate) fn read(reader: &mut BitReader<'_>, newest: Option<u32>) -> Result<Self, StateReadError> {
+        let low = reader.read(16)?;
+        let has_more = reader.read_bit()?;
+        let mut wide = None;
+        let mut tick = newest.map(|newest| nearest(low, newest));
+        if has_more && reader.read_bit()? {
+            tick = Some(reader.read(16)? << 16 | low);
+            wide = Some(reader.read(4)? as u8);
+        }
+        let has_report = has_more && reader.read_bit()?;
+        if has_more && wide.is_none() && !has_report {
+            return Err(StateReadError::OutOfRange);
+        }
+        let tick = tick.filter(|tick| *tick > 0 && tick & 0xffff == low).ok_or(StateReadError::UnknownTick)?;
+        let report = if has_report {
+            let newest = nearest(reader.read(16)?, tick);
+            Some(InputReport { newest, margin_quarters: reader.read(8)? as u8 as i8 })
+        } else {
+            None
+        };
+        Ok(Self { tick, wide, report })
+    }
+}
