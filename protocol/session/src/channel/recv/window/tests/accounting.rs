@@ -248,3 +248,17 @@ fn lists_are_charged_as_they_grow_and_freed_when_unused() {
     bench.window.tick(at(1000), &mut bench.pool);
     assert!(bench.window.slots.capacity() > 0, "what is not charged is kept");
 }
+
+#[test]
+fn sliced_message_after_a_gap_waits_only_if_ordered() {
+    let bytes = PIECE_BYTES as u32 + 1;
+    for (kind, outcome) in
+        [(Kind::ReliableOrdered, FrameOutcome::Kept), (Kind::ReliableUnordered, FrameOutcome::Assembled)]
+    {
+        let mut bench = Bench::new(kind);
+        bench.config.queue_bytes = bytes;
+        assert_eq!(bench.slice(1, bytes, 0, PIECE_BYTES), Ok(FrameOutcome::Kept), "{kind:?}");
+        assert_eq!(bench.slice(1, bytes, 1, 1), Ok(outcome), "{kind:?}");
+        assert_eq!(bench.window.bytes, if kind == Kind::ReliableOrdered { bytes } else { 0 }, "{kind:?}");
+    }
+}
