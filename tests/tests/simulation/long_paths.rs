@@ -84,6 +84,65 @@ fn map_by_satellite_arrives_from_the_first_seconds_on() {
     assert!(early >= 22.0 && late >= 100.0, "{early:.1} % after 3 s, {late:.1} % after 6 s");
 }
 
+/// A game that sends 16 packets and then nothing, as a turn-based one, waits no longer for them than TCP, which sends
+/// them in two flights after a pause (RFC 6928).
+#[test]
+fn burst_after_a_pause_needs_at_most_two_flights() {
+    const PACKETS: usize = 16;
+    const BYTES: usize = 1150;
+    let layout = Arc::new(Layout::try_from(vec![ChannelConfig::from(Kind::ReliableOrdered)]).unwrap());
+    for (mbit, latency) in [(20, 50), (20, 10), (5, 30)] {
+        let rate = RateLimit { rate: Rate::mbit(mbit), buffer: Buffer::Time(Duration::from_millis(200)) };
+        let conditions =
+            Conditions { latency: Duration::from_millis(latency), rate: Some(rate), ..Conditions::perfect() };
+        for pause in [300, 1000, 1150, 1500, 3000, 12_000, 60_000] {
+            let mut pair = ConnectionWorld::with(1, conditions, [&layout, &layout], &ConnectionConfig::default());
+            let mut burst = || {
+                let (now, before) = (pair.now(), pair.link.up.stats().delivered_bytes);
+                for _ in 0..PACKETS {
+                    pair.side(End::A).connection.send(BULK, &[7; BYTES], SendOptions::default(), now).unwrap();
+                }
+                let arrived = (0..pause).map(|_| {
+                    pair.turn(Duration::from_millis(1));
+                    pair.link.up.stats().delivered_bytes - before
+                });
+                arrived.filter(|bytes| *bytes < (PACKETS * BYTES) as u64).count()
+            };
+            let times: Vec<usize> = (0..12).map(|_| burst()).collect();
+            println!("{mbit} Mbit/s, {latency} ms, {pause} ms between bursts: {times:?} ms");
+            // The first ones measure the path.
+            let longest = times.iter().skip(2).max().unwrap();
+            let goal = 3 * latency as usize + PACKETS * (BYTES + 40) * 8 / (mbit as usize * 1000) + 5;
+            assert!(*longest <= goal, "{longest} ms, goal {goal} ms");
+        }
+    }
+}
+
+/// The rate stays valid for five minutes without traffic (RFC 7661), and then it is the initial one.
+#[test]
+fn rate_is_forgotten_after_five_minutes_of_silence() {
+    const INITIAL: f64 = 40_000.0;
+    let layout = Arc::new(Layout::try_from(vec![ChannelConfig::from(Kind::ReliableOrdered)]).unwrap());
+    let rate = RateLimit { rate: Rate::mbit(20), buffer: Buffer::Time(Duration::from_millis(200)) };
+    let conditions = Conditions { latency: Duration::from_millis(20), rate: Some(rate), ..Conditions::perfect() };
+    let mut pair = ConnectionWorld::with(1, conditions, [&layout, &layout], &ConnectionConfig::default());
+    for _ in 0..1000 {
+        let now = pair.now();
+        let sender = &mut pair.side(End::A).connection;
+        while sender.send(BULK, &[7; 1150], SendOptions::default(), now).is_ok() {}
+        pair.turn(Duration::from_millis(1));
+    }
+    // What waits arrives before the silence.
+    let rates = [5, 290, 15].map(|seconds| {
+        (0..seconds * 100).for_each(|_| pair.turn(Duration::from_millis(10)));
+        let now = pair.now();
+        pair.side(End::A).connection.stats(now).congestion.rate.0
+    });
+    let [before, valid, forgotten] = rates;
+    println!("{rates:.0?} bytes in a second");
+    assert!(valid > 2.0 * INITIAL && valid == before && forgotten == INITIAL, "{rates:?}");
+}
+
 fn millis(time: Duration) -> usize {
     time.as_millis() as usize
 }

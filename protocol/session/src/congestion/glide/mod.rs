@@ -69,6 +69,10 @@ const MIN_SPAN: Seconds = Seconds(0.15);
 const MAX_SPAN: Seconds = Seconds(0.30);
 const SPAN_PACKETS: f64 = 8.0;
 const MAX_PACKET_SPAN: Seconds = Seconds(0.6);
+/// The time without packets in flight after which no delivery rate spans it, in seconds: the longest span.
+const PAUSE: Seconds = MAX_PACKET_SPAN;
+/// The time for which the rate from before a pause is valid, in seconds: the non-validated period of RFC 7661.
+const VALID_FOR: Seconds = Seconds(300.0);
 /// The path has collapsed if the queue is this many targets at once, and less than this share of the sent bytes
 /// arrives.
 const COLLAPSE_TARGETS: f64 = 2.0;
@@ -143,6 +147,8 @@ pub(crate) struct Glide {
     policer: PolicerDetector,
     down_probes: DownProbes,
     feedback_timeout: FeedbackTimeout,
+    /// The last tick with nothing in flight.
+    quiet_at: Seconds,
     startup: Startup,
     /// The first startup; `None` once it has ended.
     slow_start: Option<SlowStart>,
@@ -204,6 +210,7 @@ impl Glide {
             policer: PolicerDetector::new(),
             down_probes: DownProbes::new(),
             feedback_timeout: FeedbackTimeout::new(),
+            quiet_at: Seconds::NEVER,
             startup: Startup::new(),
             slow_start: Some(SlowStart::new(largest_packet)),
             delay_mode: DelayMode::new(),
@@ -311,7 +318,14 @@ impl Glide {
     /// Returns for how long no feedback arrived, and the timeout; `None` before the first measurement.
     fn idle_time(&self, now: Seconds) -> Option<(Seconds, Seconds)> {
         let (interval, round_trip) = (Seconds(self.delay.feedback_interval()), Seconds(self.delay.round_trip()?));
-        Some((now - Seconds(self.delay.last_received_at()?), FeedbackTimeout::timeout(interval, round_trip)))
+        let since = Seconds(self.delay.last_received_at()?).max(self.quiet_at);
+        Some((now - since, FeedbackTimeout::timeout(interval, round_trip)))
+    }
+
+    /// Returns how long after the newest feedback nothing was in flight; below zero before the first feedback, or if
+    /// there was no such time.
+    fn pause(&self) -> Seconds {
+        self.quiet_at - Seconds(self.delay.last_received_at().unwrap_or(f64::INFINITY))
     }
 
     /// Adjusts mode and rate to a sample (Glide §5).
@@ -553,6 +567,10 @@ impl Controller for Glide {
         {
             self.restart();
         }
+        if self.pause() > PAUSE {
+            // A rate over the pause would say nothing of the path.
+            self.delivery.forget_record();
+        }
         let feedback = Feedback { lost: self.feedback_timeout.without_timeout_losses(feedback.lost), ..*feedback };
         let sample = self.read(&feedback);
         self.count_in_slow_start(&feedback);
@@ -574,7 +592,12 @@ impl Controller for Glide {
     fn on_tick(&mut self, in_flight: u64, now: Instant) {
         let now = Seconds::from(now);
         // Without packets in flight the peer has nothing to acknowledge, so its silence means nothing.
-        if in_flight > 0
+        if in_flight == 0 && !self.feedback_timeout.is_expired() {
+            self.quiet_at = now;
+            if self.pause() > VALID_FOR {
+                self.rate = self.rate.at_most(self.config.initial.0.at_least(self.config.protected.0));
+            }
+        } else if in_flight > 0
             && let Some((idle_time, timeout)) = self.idle_time(now)
         {
             let left = self.feedback_timeout.on_tick(idle_time, timeout, now);
