@@ -195,11 +195,17 @@ impl KeySchedule {
         ring(self.keys.iter())
     }
 
-    /// Returns all keys, with the newest one first that may seal at this time, as an issuer needs them. If none may
-    /// yet, that is the oldest.
+    /// Returns the index of the key with which issuers seal at this time: the newest one that may. If none may yet, it
+    /// is the oldest.
+    #[must_use]
+    pub fn sealing_index(&self, now: UnixSeconds) -> usize {
+        self.keys.iter().position(|key| key.not_before <= now).unwrap_or(self.keys.len() - 1)
+    }
+
+    /// Returns all keys, with the one first that [seals](Self::sealing_index) at this time, as an issuer needs them.
     #[must_use]
     pub fn at(&self, now: UnixSeconds) -> KeyRing {
-        let sealing = self.keys.iter().position(|key| key.not_before <= now).unwrap_or(self.keys.len() - 1);
+        let sealing = self.sealing_index(now);
         let others = self.keys.iter().enumerate().filter(|(index, _)| *index != sealing).map(|(_, key)| key);
         ring(self.keys.iter().skip(sealing).take(1).chain(others))
     }

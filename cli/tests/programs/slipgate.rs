@@ -261,6 +261,25 @@ fn rotation_with_a_delay_keeps_the_key_that_seals() {
 }
 
 #[test]
+fn oldest_key_seals_until_the_time_of_another_has_come() {
+    let folder = TestFolder::new("list");
+    let file = folder.file("private.key");
+    succeeds(&["keygen", &file]);
+    for (new, old, expected) in [
+        ("4102444800", "4102444700", ["accepted, seals later", "seals"]),
+        ("4102444800", "1000", ["accepted, seals later", "seals"]),
+        ("2000", "1000", ["seals", "accepted"]),
+    ] {
+        let keys = [("22", new), ("11", old)].map(|(byte, from)| format!("{} not-before={from}\n", byte.repeat(32)));
+        // The file keeps its mode.
+        std::fs::write(&file, keys.concat()).unwrap();
+        let list = succeeds(&["keys", "list", &file]);
+        let states: Vec<_> = list.lines().map(|line| line.splitn(4, ' ').nth(3).unwrap()).collect();
+        assert_eq!(states, expected, "{list}");
+    }
+}
+
+#[test]
 fn leftover_of_an_interrupted_rotation_is_reported() {
     let folder = TestFolder::new("left-over");
     let (file, left) = (folder.file("private.key"), folder.file("private.key.new"));

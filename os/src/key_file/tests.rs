@@ -124,6 +124,7 @@ fn key_seals_from_its_time_on_and_is_accepted_before() {
     let schedule = parse_key_schedule(&text).unwrap();
     let first = |now| schedule.at(UnixSeconds(now))[0].expose()[0];
     assert_eq!([0, 999, 1000, 1999, 2000].map(first), [0x11, 0x11, 0x11, 0x11, 0x22]);
+    assert_eq!([0, 999, 1000, 1999, 2000].map(|now| schedule.sealing_index(UnixSeconds(now))), [1, 1, 1, 1, 0]);
     assert_eq!(schedule.at(UnixSeconds(0)).len(), 2);
     assert_eq!((schedule.all()[0].expose()[0], schedule.all().len()), (0x22, 2));
     assert_eq!(schedule.next_change(UnixSeconds(1500)), Some(UnixSeconds(2000)));

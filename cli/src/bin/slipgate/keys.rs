@@ -1,5 +1,6 @@
 //! `slipgate keys`: rotates the private keys in a file that issuer and servers read again by themselves.
 
+use std::cmp::Ordering;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
@@ -87,8 +88,7 @@ fn rotate(flags: &RotateFlags) -> Result<(), Failure> {
 /// issuer without it would seal with a key that servers may not have yet.
 fn check_sealing_key(old: &KeySchedule, kept: usize, new_from: UnixSeconds) -> Result<(), Failure> {
     let now = UnixSeconds::from(wall_clock());
-    let sealing = old.keys().iter().position(|key| key.not_before() <= now).unwrap_or(old.keys().len() - 1);
-    if sealing < kept || new_from <= now {
+    if old.sealing_index(now) < kept || new_from <= now {
         return Ok(());
     }
     let next = old.next_change(now).map_or(String::new(), |next| format!(" until {}", next.0));
@@ -100,13 +100,13 @@ fn check_sealing_key(old: &KeySchedule, kept: usize, new_from: UnixSeconds) -> R
 
 fn list(flags: &ListFlags) -> Result<(), Failure> {
     let (schedule, now) = (read(&flags.file)?, UnixSeconds::from(wall_clock()));
-    let sealing = schedule.keys().iter().position(|key| key.not_before() <= now);
+    let sealing = schedule.sealing_index(now);
     for (index, key) in schedule.keys().iter().enumerate() {
         let id = key.id().unwrap_or("-");
-        let state = match sealing {
-            Some(sealing) if index == sealing => "seals",
-            Some(sealing) if index > sealing => "accepted",
-            _ => "accepted, seals later",
+        let state = match index.cmp(&sealing) {
+            Ordering::Less => "accepted, seals later",
+            Ordering::Equal => "seals",
+            Ordering::Greater => "accepted",
         };
         let fingerprint = key.key().fingerprint();
         print_line(&format!("{id} not-before={} fingerprint={fingerprint} {state}", key.not_before().0));
