@@ -11,20 +11,27 @@ use slipgate_server::{ClientHandle, Clock};
 /// The longest time without a turn of a healthy server. The slowest tick is 100 ms.
 const MAX_TURN_GAP: Duration = Duration::from_secs(3);
 
-/// The clients of one shard.
+/// The clients of one shard, or of all shards together.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct ShardClients {
+pub(crate) struct ServerClients {
     pub(crate) connected: u32,
-    /// Whether no client gets a slot now, because the history cannot record its token.
-    pub(crate) admits_nobody: bool,
+    /// Whether no client gets a slot now, because the history cannot record its token. Shards have one history.
+    pub(crate) is_history_unavailable: bool,
     /// The connected clients; empty where the server's thread does not know them.
     pub(crate) clients: Vec<(ClientHandle, ClientId)>,
+}
+
+impl ServerClients {
+    /// Returns the distinct client ids in their order.
+    pub(crate) fn ids(&self) -> BTreeSet<ClientId> {
+        self.clients.iter().map(|(_, id)| *id).collect()
+    }
 }
 
 /// The part of one shard.
 pub(crate) struct ShardPopulation {
     /// The game's thread only tries this lock. A driver holds it for one copy.
-    pub(crate) clients: Mutex<ShardClients>,
+    pub(crate) clients: Mutex<ServerClients>,
     /// The time of the last turn, in milliseconds of the population's clock; 0 before the first.
     last_turn: AtomicU64,
     clock: Clock,
@@ -34,22 +41,6 @@ impl ShardPopulation {
     /// Records that a turn has ended.
     pub(crate) fn on_turn(&self) {
         self.last_turn.store(millis(self.clock).max(1), Ordering::Relaxed);
-    }
-}
-
-/// The clients of all shards together.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ServerClients {
-    pub(crate) connected: u32,
-    /// As in [`ShardClients`]. Shards have one history.
-    pub(crate) admits_nobody: bool,
-    pub(crate) clients: Vec<(ClientHandle, ClientId)>,
-}
-
-impl ServerClients {
-    /// Returns the distinct client ids in their order.
-    pub(crate) fn ids(&self) -> BTreeSet<ClientId> {
-        self.clients.iter().map(|(_, id)| *id).collect()
     }
 }
 
@@ -82,7 +73,7 @@ impl Population {
         for shard in lock(&self.shards).iter() {
             let shard = lock(&shard.clients);
             all.connected += shard.connected;
-            all.admits_nobody |= shard.admits_nobody;
+            all.is_history_unavailable |= shard.is_history_unavailable;
             all.clients.extend_from_slice(&shard.clients);
         }
         all

@@ -138,7 +138,7 @@ impl RegistrationDriver {
             region: self.config.region.as_deref(),
             slots,
             // The issuer sends players only to servers with free slots.
-            free_slots: if now.admits_nobody { 0 } else { slots.saturating_sub(now.connected) },
+            free_slots: if now.is_history_unavailable { 0 } else { slots.saturating_sub(now.connected) },
             draining: state >= LifeState::Draining,
             build: self.config.build.as_deref(),
             admitted_client_ids: new.iter().map(|(_, id)| id.to_string()).collect(),

@@ -84,7 +84,8 @@ impl FleetReporter {
             Err(TryLockError::Poisoned(error)) => error.into_inner(),
             Err(TryLockError::WouldBlock) => return,
         };
-        (shard.connected, shard.admits_nobody) = (totals.connected, totals.is_history_unavailable);
+        shard.connected = totals.connected;
+        shard.is_history_unavailable = totals.is_history_unavailable;
         shard.clients.clone_from(&self.clients);
         drop(shard);
         self.last_changes = Some(changes(totals));

@@ -334,9 +334,9 @@ fn server_registers_beats_drains_and_is_removed() {
     issuer.until("more heartbeats", |requests| requests.len() > count + 2);
     let reports = issuer.requests().iter().filter(|one| one.body["admitted_client_ids"] == json!(["42"])).count();
     assert_eq!((reports, issuer.requests().last().unwrap().body["free_slots"].clone()), (1, json!(6)));
-    lock(&shard.clients).admits_nobody = true;
+    lock(&shard.clients).is_history_unavailable = true;
     issuer.until("no free slots", |requests| requests.last().unwrap().body["free_slots"] == json!(0));
-    lock(&shard.clients).admits_nobody = false;
+    lock(&shard.clients).is_history_unavailable = false;
     issuer.until("free slots again", |requests| requests.last().unwrap().body["free_slots"] == json!(6));
     fleet.life_cycle().advance(LifeState::Draining);
     issuer.until("draining", |requests| requests.last().unwrap().body["draining"] == json!(true));
