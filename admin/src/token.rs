@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use slipgate_os::key_file::{KeyFileError, read_secret_file};
 use subtle::ConstantTimeEq;
@@ -12,8 +13,10 @@ const MIN_TOKEN_CHARS: usize = 32;
 /// The maximum length of a token, in characters.
 const MAX_TOKEN_CHARS: usize = 256;
 
-/// The secret of the header `Authorization: Bearer TOKEN`. It is wiped when dropped, and no output shows it.
-pub struct AdminToken(Zeroizing<String>);
+/// The secret of the header `Authorization: Bearer TOKEN`. Clones are handles to the same token. It is wiped when
+/// dropped, and no output shows it.
+#[derive(Clone)]
+pub struct AdminToken(Arc<Mutex<Zeroizing<String>>>);
 
 impl AdminToken {
     /// Reads the token from a file that only its owner can read. White space around the token is ignored.
@@ -25,19 +28,38 @@ impl AdminToken {
         Self::parse(&read_secret_file(path).map_err(AdminTokenError::File)?)
     }
 
+    /// Replaces the token by that of a file, for all clones: the next request must have it.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read); the present token stays.
+    pub fn reload(&self, path: impl AsRef<Path>) -> Result<(), AdminTokenError> {
+        let text = parse(&read_secret_file(path).map_err(AdminTokenError::File)?)?;
+        *self.lock() = text;
+        Ok(())
+    }
+
     pub(crate) fn parse(text: &str) -> Result<Self, AdminTokenError> {
-        let token = text.trim();
-        let is_valid = (MIN_TOKEN_CHARS..=MAX_TOKEN_CHARS).contains(&token.len())
-            && token.bytes().all(|byte| byte.is_ascii_graphic());
-        if is_valid { Ok(Self(Zeroizing::new(token.to_owned()))) } else { Err(AdminTokenError::Invalid) }
+        Ok(Self(Arc::new(Mutex::new(parse(text)?))))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Zeroizing<String>> {
+        // Poisoning is harmless: the critical sections only compare and replace.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns whether the value of an `Authorization` header has this token. The time depends on its length only.
     pub(crate) fn accepts(&self, authorization: &[u8]) -> bool {
         let Some((scheme, rest)) = authorization.split_at_checked(b"Bearer ".len()) else { return false };
         // Scheme names are case-insensitive (RFC 9110, section 11.1).
-        scheme.eq_ignore_ascii_case(b"Bearer ") && rest.trim_ascii().ct_eq(self.0.as_bytes()).into()
+        scheme.eq_ignore_ascii_case(b"Bearer ") && rest.trim_ascii().ct_eq(self.lock().as_bytes()).into()
     }
+}
+
+fn parse(text: &str) -> Result<Zeroizing<String>, AdminTokenError> {
+    let token = text.trim();
+    let is_valid =
+        (MIN_TOKEN_CHARS..=MAX_TOKEN_CHARS).contains(&token.len()) && token.bytes().all(|byte| byte.is_ascii_graphic());
+    if is_valid { Ok(Zeroizing::new(token.to_owned())) } else { Err(AdminTokenError::Invalid) }
 }
 
 impl fmt::Debug for AdminToken {

@@ -20,6 +20,7 @@ pub mod log;
 pub mod output;
 pub mod reload;
 pub mod reload_thread;
+pub mod reloaded_file;
 pub mod signals;
 pub mod streams;
 pub mod values;

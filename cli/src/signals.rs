@@ -3,31 +3,22 @@
 //! A signal also interrupts the wait for datagrams, so the program reacts at once.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use crate::file_watch::{self, FileWatch, Version};
+use crate::file_watch::FileWatch;
 use crate::reload::ReloadCause;
-
-/// The watched file.
-struct WatchedFile {
-    path: PathBuf,
-    /// Its version when it was last read.
-    read: Option<Version>,
-    has_failed: bool,
-    watch: FileWatch,
-}
 
 /// Records the signals that arrive after its creation.
 pub struct Signals {
     stop: Arc<AtomicBool>,
     reload: Arc<AtomicBool>,
-    /// Whether the watched file was written or replaced, or is to be read again after a failed read.
+    /// Whether a watched file was written or replaced, or is to be read again after a failed read.
     file_due: Arc<AtomicBool>,
-    watched: Mutex<Option<WatchedFile>>,
+    watch: OnceLock<FileWatch>,
     /// Whether the next signal to stop ends the process in its handler.
     ends_at_once: Arc<AtomicBool>,
 }
@@ -53,7 +44,7 @@ impl Signals {
             stop: Arc::default(),
             reload: Arc::default(),
             file_due: Arc::default(),
-            watched: Mutex::default(),
+            watch: OnceLock::new(),
             ends_at_once: Arc::default(),
         };
         #[cfg(unix)]
@@ -61,24 +52,20 @@ impl Signals {
         Ok(signals)
     }
 
-    /// Asks for a reload after each change of this file that no SIGHUP has read.
+    /// Asks for a reload after each change of one of these files. Only the first call counts.
     ///
     /// # Errors
-    /// Returns the system's error if the thread that looks at the file cannot be started.
-    pub fn reload_on_change(&self, path: &Path) -> io::Result<()> {
-        let (path, read) = (path.to_owned(), file_watch::version(path));
+    /// Returns the system's error if the thread that looks at the files cannot be started.
+    pub fn reload_on_change(&self, paths: Vec<PathBuf>) -> io::Result<()> {
         let file_due = Arc::clone(&self.file_due);
-        let watch = FileWatch::start(vec![path.clone()], move || file_due.store(true, Ordering::Relaxed))?;
-        *self.lock() = Some(WatchedFile { path, read, has_failed: false, watch });
+        let watch = FileWatch::start(paths, move || file_due.store(true, Ordering::Relaxed))?;
+        let _ = self.watch.set(watch);
         Ok(())
     }
 
-    /// Asks for another reload in 5 s, because the watched file could not be read.
+    /// Asks for another reload in 5 s, because a watched file could not be read.
     pub fn reload_failed(&self) {
-        if let Some(watched) = &mut *self.lock() {
-            watched.has_failed = true;
-            watched.watch.read_failed();
-        }
+        self.watch.get().into_iter().for_each(FileWatch::read_failed);
     }
 
     /// Leaves SIGTERM and SIGINT to [`take_stop`](Self::take_stop) from now on.
@@ -109,7 +96,7 @@ impl Signals {
         }
     }
 
-    /// Returns why a reload was asked for since the last call: SIGHUP arrived, or the watched file has changed or could
+    /// Returns why a reload was asked for since the last call: SIGHUP arrived, or a watched file has changed or could
     /// not be read some seconds ago.
     #[must_use]
     pub fn take_reload(&self) -> Option<ReloadCause> {
@@ -117,60 +104,5 @@ impl Signals {
             return Some(ReloadCause::Signal);
         }
         self.file_due.swap(false, Ordering::Relaxed).then_some(ReloadCause::Files)
-    }
-
-    /// Returns whether a reload reads the watched file: always after SIGHUP, otherwise if it has another version than
-    /// the one that was last read, or could not be read. Records it as read. It looks at the file, which takes as long
-    /// as the disk hangs.
-    #[must_use]
-    pub fn is_unread(&self, cause: ReloadCause) -> bool {
-        let Some(path) = self.lock().as_ref().map(|watched| watched.path.clone()) else {
-            return cause == ReloadCause::Signal;
-        };
-        // Not under the lock, which other threads take.
-        let present = file_watch::version(&path);
-        let mut watched = self.lock();
-        let Some(watched) = &mut *watched else { return false };
-        let has_failed = std::mem::take(&mut watched.has_failed);
-        let is_new = std::mem::replace(&mut watched.read, present) != present;
-        is_new || has_failed || cause == ReloadCause::Signal
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<WatchedFile>> {
-        // Poisoning is harmless: the critical sections only compare and swap.
-        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-#[cfg(all(test, unix))]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "a failed test panics")]
-
-    use super::*;
-
-    #[test]
-    fn change_that_a_signal_has_read_is_not_read_again() {
-        let path = std::env::temp_dir().join(format!("slipgate-signals-{}", std::process::id()));
-        std::fs::write(&path, "one").unwrap();
-        let signals = Signals::listen().unwrap();
-        signals.reload_on_change(&path).unwrap();
-        let unread = |cause| signals.take_reload().map(|taken| (taken == cause, signals.is_unread(cause)));
-        let due = || signals.file_due.store(true, Ordering::Relaxed);
-        assert_eq!(unread(ReloadCause::Files), None);
-
-        std::fs::write(&path, "a second").unwrap();
-        signals.reload.store(true, Ordering::Relaxed);
-        assert_eq!(unread(ReloadCause::Signal), Some((true, true)));
-        due();
-        assert_eq!(unread(ReloadCause::Files), Some((true, false)), "the signal has read this version");
-
-        std::fs::write(&path, "and a third").unwrap();
-        due();
-        assert_eq!(unread(ReloadCause::Files), Some((true, true)));
-        signals.reload_failed();
-        assert_eq!(unread(ReloadCause::Files), None, "the next attempt is due in 5 s");
-        due();
-        assert_eq!(unread(ReloadCause::Files), Some((true, true)), "the same version, which could not be read");
-        std::fs::remove_file(&path).unwrap();
     }
 }

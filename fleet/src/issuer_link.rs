@@ -41,11 +41,11 @@ impl IssuerLink {
         path: &str,
         body: Option<&impl Serialize>,
     ) -> Result<CallResponse, String> {
-        let mut result = Err("there is no issuer".to_owned());
+        let (key, mut result) = (self.key.expose(), Err("there is no issuer".to_owned()));
         for _ in 0..self.issuers.len() {
             let current = self.current.load(Ordering::Relaxed);
             let Some((url, http)) = self.issuers.get(current) else { break };
-            result = http.call_within(timeout, method, &format!("{url}{path}"), Some(self.key.expose()), body);
+            result = http.call_within(timeout, method, &format!("{url}{path}"), Some(key.as_str()), body);
             if result.as_ref().is_ok_and(|response| !has_failed(response)) {
                 break;
             }

@@ -36,5 +36,5 @@ pub use self::hook::HookTarget;
 pub use self::life_cycle::{LifeCycle, LifeState};
 pub use self::redirect_counts::{RedirectCounter, RedirectCounts};
 pub use self::registration::RegistrationConfig;
-pub use self::registration_key::RegistrationKey;
+pub use self::registration_key::{RegistrationKey, RegistrationKeyError};
 pub use self::reporter::FleetReporter;

@@ -94,6 +94,34 @@ fn registered_server_gets_players_of_its_group() {
 }
 
 #[test]
+fn key_of_the_registration_is_replaced_without_a_restart() {
+    let (issuer, _keys, [lobby, registration]) = issuer_with_registry();
+    let folder = TestFolder::new();
+    folder.write("registration.key", "server.sgk_wrong", 0o600);
+    let url = issuer.url("");
+    let flags = ["--issuer", &url, "--issuer-key-file", "registration.key", "--server-id", "eu-1", "--group", "ranked"];
+    let server = folder.start(&flags);
+    let list = || send(&issuer, &lobby, "GET", "/v1/servers", &Value::Null);
+    assert!(server.wait_for("a call was refused").contains("status=401"));
+    for (content, mode, part) in [("two words", 0o600, "one API key"), (registration.as_str(), 0o644, "mode 0644")] {
+        folder.replace("registration.key", content, mode);
+        assert!(server.wait_for(part).contains("keeping the current secret"));
+        assert_eq!(list().1["servers"], json!([]));
+    }
+    folder.replace("registration.key", &registration, 0o600);
+    server.wait_for("the file of --issuer-key-file was read again");
+    until("registered", list, |response| response.1["servers"][0]["state"] == "ready");
+    // A bad file takes nothing away from the server.
+    folder.replace("registration.key", "", 0o600);
+    server.signal("-HUP");
+    server.wait_for_lines("the file of --issuer-key-file is invalid", 3);
+    server.signal("-TERM");
+    let (code, log) = server.end();
+    assert_eq!((code, list().1["servers"].clone()), (Some(0), json!([])), "removed at its end: {log}");
+    assert!(!log.contains(&registration[20..40]), "the key is shown");
+}
+
+#[test]
 fn unreachable_issuer_does_not_stop_the_game() {
     let folder = TestFolder::new();
     folder.write("registration.key", "sgk_0123", 0o600);

@@ -27,7 +27,8 @@ strangers_per_turn, responses_per_turn, packets_per_client_and_turn, forgeries_p
 decrypts, packets_per_turn, time_per_turn.
 
 Signals: SIGTERM and SIGINT deny new clients, wait at most --drain for the others to leave, then disconnect the rest. \
-A second signal stops at once. SIGHUP reads the key file again; all clients stay connected.
+A second signal stops at once. SIGHUP reads the files of keys and of the admin token again; all clients \
+stay connected.
 
 Exit status: 0 after SIGTERM or SIGINT, 1 if the system refuses something, 2 if the configuration is wrong.";
 

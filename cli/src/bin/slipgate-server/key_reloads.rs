@@ -1,27 +1,47 @@
-//! New private keys while the server runs: SIGHUP or a change of the key file asks for them.
+//! New keys while the server runs: SIGHUP or a change of a file asks for them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use slipgate_admin::AdminToken;
 use slipgate_cli::Failure;
 use slipgate_cli::keys::KeySource;
-use slipgate_cli::reload::{LastRead, ReloadCause};
+use slipgate_cli::reload::ReloadCause;
 use slipgate_cli::reload_thread::ReloadThread;
+use slipgate_cli::reloaded_file::ReloadedFile;
 use slipgate_cli::signals::Signals;
 use slipgate_server::keys::KeyRing;
 use tracing::{info, warn};
 
-/// Reads the key file on a thread of its own.
+use crate::settings::Settings;
+
+/// Reads the files on a thread of its own.
 pub(crate) struct KeyReloads {
     path: Option<PathBuf>,
     thread: ReloadThread<KeyRing>,
 }
 
 impl KeyReloads {
-    pub(crate) fn start(source: KeySource, signals: Arc<Signals>) -> Result<Self, Failure> {
-        let path = source.file().map(PathBuf::from);
-        let mut keys = RunningKeys { source, last_read: LastRead::default() };
-        let read = move |cause| if signals.is_unread(cause) { keys.read_again(cause, &signals) } else { None };
+    pub(crate) fn start(
+        settings: &Settings,
+        admin_token: Option<AdminToken>,
+        signals: Arc<Signals>,
+    ) -> Result<Self, Failure> {
+        let (source, path) = (settings.keys.clone(), settings.keys.file().map(PathBuf::from));
+        let mut keys = RunningKeys { file: path.as_deref().map(ReloadedFile::new), source };
+        let mut secrets = secrets(settings, admin_token);
+        let watched = keys.file.iter().chain(secrets.iter().map(|secret| &secret.file));
+        let watched = signals.reload_on_change(watched.map(|file| file.path().to_owned()).collect());
+        watched.map_err(|error| Failure::run_time(format!("the key files cannot be watched: {error}")))?;
+        let read = move |cause| {
+            let read = keys.read_again(cause);
+            secrets.iter_mut().for_each(|secret| secret.read_again(cause));
+            let mut files = keys.file.iter().chain(secrets.iter().map(|secret| &secret.file));
+            if files.any(ReloadedFile::has_failed) {
+                signals.reload_failed();
+            }
+            read
+        };
         let thread = ReloadThread::start(read)
             .map_err(|error| Failure::run_time(format!("the thread of reloads cannot be started: {error}")))?;
         Ok(Self { path, thread })
@@ -40,32 +60,73 @@ impl KeyReloads {
     }
 }
 
-/// The source of the keys, on the thread that reads them.
+/// The source of the private keys, on the thread that reads them.
 struct RunningKeys {
     source: KeySource,
-    last_read: LastRead,
+    file: Option<ReloadedFile>,
 }
 
 impl RunningKeys {
-    /// Reads the key file again. Returns `None`, with a warning in the log, if there is no file or it is invalid. An
-    /// invalid file is read again after 5 s.
-    fn read_again(&mut self, cause: ReloadCause, signals: &Signals) -> Option<KeyRing> {
-        if self.source.file().is_none() {
-            warn!("SIGHUP: the keys come from the environment, which cannot be read again; keeping the current keys");
-            return None;
-        }
-        let is_retry = cause == ReloadCause::Files && self.last_read.has_failed();
-        match self.source.read() {
-            Ok(keys) => {
-                self.last_read.record(is_retry, None);
-                Some(keys)
+    /// Reads the key file again. Returns `None`, with a warning in the log, if there is no file or it is invalid.
+    fn read_again(&mut self, cause: ReloadCause) -> Option<KeyRing> {
+        let Some(file) = &mut self.file else {
+            if cause == ReloadCause::Signal {
+                warn!(
+                    "SIGHUP: the keys come from the environment, which cannot be read again; keeping the current keys"
+                );
             }
+            return None;
+        };
+        match file.read_again(cause, || self.source.read())? {
+            Ok(keys) => Some(keys),
             Err(error) => {
-                signals.reload_failed();
-                if self.last_read.record(is_retry, Some(error.to_string())) {
-                    warn!(%error, "the key file is invalid; keeping the current keys, and trying again every 5 s");
-                }
+                warn!(error, "the key file is invalid; keeping the current keys, and trying again every 5 s");
                 None
+            }
+        }
+    }
+}
+
+/// Returns the secrets beside the private keys: that of the registration, and that of admin requests.
+fn secrets(settings: &Settings, admin_token: Option<AdminToken>) -> Vec<RunningSecret> {
+    let registration = settings.fleet.registration.as_ref().map(|registration| registration.key.clone());
+    let registration = registration.zip(settings.fleet.issuer_key_file.as_deref()).map(|(key, path)| {
+        RunningSecret::new("--issuer-key-file", path, move |path| key.reload(path).map_err(|error| error.to_string()))
+    });
+    let admin_token = admin_token.zip(settings.admin_token_file.as_deref()).map(|(token, path)| {
+        RunningSecret::new("--admin-token-file", path, move |path| {
+            token.reload(path).map_err(|error| error.to_string())
+        })
+    });
+    registration.into_iter().chain(admin_token).collect()
+}
+
+/// Replaces a secret by that of a file, unless the file is invalid.
+type SecretReload = dyn Fn(&Path) -> Result<(), String> + Send;
+
+/// A secret that its owner replaces in place.
+struct RunningSecret {
+    setting: &'static str,
+    file: ReloadedFile,
+    reload: Box<SecretReload>,
+}
+
+impl RunningSecret {
+    fn new(setting: &'static str, path: &Path, reload: impl Fn(&Path) -> Result<(), String> + Send + 'static) -> Self {
+        Self { setting, file: ReloadedFile::new(path), reload: Box::new(reload) }
+    }
+
+    /// Reads the file again. An invalid one changes nothing.
+    fn read_again(&mut self, cause: ReloadCause) {
+        let path = self.file.path().to_owned();
+        match self.file.read_again(cause, || (self.reload)(&path)) {
+            None => {}
+            Some(Ok(())) => info!(path = %path.display(), "the file of {} was read again", self.setting),
+            Some(Err(error)) => {
+                warn!(
+                    error,
+                    "the file of {} is invalid; keeping the current secret, and trying again every 5 s", self.setting
+                );
             }
         }
     }

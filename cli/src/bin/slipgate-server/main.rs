@@ -59,18 +59,13 @@ fn run() -> Result<(), Failure> {
     let of_shards = usize::from(settings.shards) * DESCRIPTORS_PER_SHARD;
     descriptors::require(DESCRIPTORS + of_admin + of_fleet + of_shards)?;
     let signals = Signals::listen_for_reload().map_err(|error| start::not_registered(&error))?;
-    if let Some(path) = settings.keys.file() {
-        let watched = signals.reload_on_change(path);
-        watched.map_err(|error| Failure::run_time(format!("the key file cannot be watched: {error}")))?;
-    }
-    let (signals, source) = (Arc::new(signals), settings.keys.clone());
-    let keys = KeyReloads::start(source, Arc::clone(&signals))?;
+    let (signals, admin_token) = (Arc::new(signals), start::read_admin_token(&settings)?);
+    let keys = KeyReloads::start(&settings, admin_token.clone(), Arc::clone(&signals))?;
     // Dropped last: the error of a failed start is written after the log's lines.
     let _flush = log::start(settings.log)?;
     core_dumps::log(core_dumps);
     // Before the server, so that it reports a start that takes long.
-    let admin =
-        settings.admin.map(|bind| start::start_admin(bind, settings.admin_token_file.as_deref())).transpose()?;
+    let admin = settings.admin.map(|bind| start::start_admin(bind, admin_token)).transpose()?;
     let fleet = start::start_fleet(&settings)?;
     if let Some(admin) = &admin {
         start::count_redirects(admin, &fleet);

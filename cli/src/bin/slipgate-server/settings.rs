@@ -61,6 +61,8 @@ pub(crate) struct FleetSettings {
     pub(crate) hooks: Vec<HookTarget>,
     /// The registration, without the addresses, which are known after the start.
     pub(crate) registration: Option<RegistrationConfig>,
+    /// The file of its API key.
+    pub(crate) issuer_key_file: Option<PathBuf>,
 }
 
 impl FleetSettings {
@@ -72,7 +74,12 @@ impl FleetSettings {
     fn gather(flags: &Flags, file: &ConfigFile, protocol_id: u64) -> Result<Self, Failure> {
         let is_agones = flags.agones.or(file.agones).unwrap_or(false);
         let agones_port = is_agones.then(FleetConfig::agones_port_of_environment);
-        Ok(Self { agones_port, hooks: hooks(flags, file)?, registration: registration(flags, file, protocol_id)? })
+        Ok(Self {
+            agones_port,
+            hooks: hooks(flags, file)?,
+            registration: registration(flags, file, protocol_id)?,
+            issuer_key_file: issuer_key_file(flags, file).cloned(),
+        })
     }
 }
 
@@ -94,6 +101,10 @@ fn hooks(flags: &Flags, file: &ConfigFile) -> Result<Vec<HookTarget>, Failure> {
     Ok(hooks)
 }
 
+fn issuer_key_file<'a>(flags: &'a Flags, file: &'a ConfigFile) -> Option<&'a PathBuf> {
+    flags.issuer_key_file.as_ref().or(file.issuer_key_file.as_ref())
+}
+
 /// Returns how the server registers with an issuer.
 fn registration(flags: &Flags, file: &ConfigFile, protocol_id: u64) -> Result<Option<RegistrationConfig>, Failure> {
     let issuers = first_non_empty(flags.issuer.clone(), file.issuer.clone());
@@ -104,8 +115,7 @@ fn registration(flags: &Flags, file: &ConfigFile, protocol_id: u64) -> Result<Op
     if issuers.iter().any(|issuer| !issuer.starts_with("http://") && !issuer.starts_with("https://")) {
         return Err(Failure::usage("--issuer must start with http:// or https://"));
     }
-    let key_file = flags.issuer_key_file.as_ref().or(file.issuer_key_file.as_ref());
-    let key_file = key_file.ok_or_else(|| Failure::usage("--issuer needs --issuer-key-file"))?;
+    let key_file = issuer_key_file(flags, file).ok_or_else(|| Failure::usage("--issuer needs --issuer-key-file"))?;
     let key = RegistrationKey::read(key_file).map_err(|error| Failure::usage(format!("--issuer-key-file: {error}")))?;
     let name = |flag: &str, given: Option<&String>, default: Option<&String>| {
         let name = given.or(default).cloned();

@@ -3,7 +3,6 @@
 use std::fmt::Display;
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::time::Duration;
 
 use slipgate_admin::{Admin, AdminError, AdminToken, RedirectTotals};
@@ -52,10 +51,15 @@ pub(crate) fn start(
     Ok((servers, clock))
 }
 
+/// Reads the token of the admin service, if it has one.
+pub(crate) fn read_admin_token(settings: &Settings) -> Result<Option<AdminToken>, Failure> {
+    let file = settings.admin_token_file.as_deref().filter(|_| settings.admin.is_some());
+    let token = file.map(AdminToken::read).transpose();
+    token.map_err(|error| Failure::usage(format!("--admin-token-file: {error}")))
+}
+
 /// Starts the admin service and logs its address.
-pub(crate) fn start_admin(bind: SocketAddr, token_file: Option<&Path>) -> Result<Admin, Failure> {
-    let token = token_file.map(AdminToken::read).transpose();
-    let token = token.map_err(|error| Failure::usage(format!("--admin-token-file: {error}")))?;
+pub(crate) fn start_admin(bind: SocketAddr, token: Option<AdminToken>) -> Result<Admin, Failure> {
     let has_token = token.is_some();
     let started = match token {
         Some(token) => Admin::start_with_token(bind, token),

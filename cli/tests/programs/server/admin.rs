@@ -197,6 +197,40 @@ fn token_is_required_and_never_shown() {
 }
 
 #[test]
+fn token_is_replaced_while_the_server_runs() {
+    for shards in if cfg!(target_os = "linux") { &["1", "2"][..] } else { &["1"] } {
+        let folder = TestFolder::new();
+        let [old, new, last] = ['1', '2', '3'].map(|digit| digit.to_string().repeat(40));
+        folder.write("token", &old, 0o600);
+        let flags = ["--admin", "127.0.0.1:0", "--admin-token-file", "token", "--shards", shards];
+        let server = folder.start(&flags);
+        let admin = admin_of(&server);
+        let status = |token: &str| {
+            let head = format!("GET /metrics HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n");
+            exchange(admin, &head).0
+        };
+        assert_eq!([status(&old), status(&new)], [200, 401]);
+        // The watch notices the file.
+        folder.replace("token", &new, 0o600);
+        server.wait_for("the file of --admin-token-file was read again");
+        assert_eq!([status(&old), status(&new)], [401, 200]);
+        for (content, mode, part) in [("short", 0o600, "32 to 256"), (last.as_str(), 0o644, "mode 0644")] {
+            folder.replace("token", content, mode);
+            server.signal("-HUP");
+            assert!(server.wait_for(part).contains("keeping the current secret"));
+            assert_eq!([status(&last), status(&new)], [401, 200]);
+        }
+        folder.replace("token", &last, 0o600);
+        server.signal("-HUP");
+        server.wait_for_lines("the file of --admin-token-file was read again", 2);
+        assert_eq!([status(&last), status(&new)], [200, 401]);
+        let log = server.stop();
+        assert!(log.contains("the key file was read again"), "the signal reads all files: {log}");
+        assert!(![old, new, last].iter().any(|token| log.contains(token.as_str())), "a token is shown: {log}");
+    }
+}
+
+#[test]
 fn idle_connections_do_not_stop_the_game() {
     let folder = TestFolder::new();
     let server = folder.start(&["--admin", "127.0.0.1:0"]);

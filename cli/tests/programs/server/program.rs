@@ -46,6 +46,12 @@ impl TestFolder {
         path
     }
 
+    /// Puts a file in the place of another one, in one step.
+    pub(crate) fn replace(&self, name: &str, content: impl AsRef<[u8]>, mode: u32) {
+        let new = self.write("new", content, mode);
+        fs::rename(new, self.path(name)).unwrap();
+    }
+
     /// Returns a command without configuration and without inherited `SLIPGATE_*` variables.
     pub(crate) fn bare(&self, flags: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_slipgate-server"));
