@@ -115,6 +115,12 @@ impl Admin {
         *lock(&self.state.keys) = keys.iter().map(Key::fingerprint).collect();
     }
 
+    /// Announces a drain: `/readyz` turns 503 with the reason `draining`, while new clients are admitted until
+    /// [`set_draining`](Self::set_draining) or `POST /drain`. Load balancers need some time to notice it.
+    pub fn announce_drain(&self) {
+        self.state.announce_drain();
+    }
+
     /// Starts a drain: `/readyz` turns 503, and no shard admits new clients from the end of its next turn on.
     pub fn set_draining(&self) {
         let _ = self.state.set_draining();

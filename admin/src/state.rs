@@ -133,6 +133,8 @@ pub(crate) struct AdminState {
     shards: Mutex<Vec<Arc<ShardState>>>,
     limits: Mutex<Option<AdmissionSettings>>,
     is_draining: Arc<AtomicBool>,
+    /// Whether the server is not ready because it drains soon.
+    is_drain_announced: AtomicBool,
     /// The places of streams of values, so that some connections are left for all else.
     pub(crate) streams: Arc<Semaphore>,
     pub(crate) refusals: Refusals,
@@ -153,6 +155,7 @@ impl AdminState {
             shards: Mutex::default(),
             limits: Mutex::default(),
             is_draining: Arc::default(),
+            is_drain_announced: AtomicBool::new(false),
             redirects: OnceLock::new(),
             keys: Mutex::default(),
         }
@@ -175,6 +178,10 @@ impl AdminState {
         *lock(&self.limits) = Some(AdmissionSettings { slots: config.slots, cutoff });
         lock(&self.shards).push(Arc::clone(&shard));
         (shard, queued)
+    }
+
+    pub(crate) fn announce_drain(&self) {
+        self.is_drain_announced.store(true, Ordering::Relaxed);
     }
 
     /// Starts a drain. Returns whether it had started before.
@@ -230,7 +237,7 @@ impl AdminState {
         match (self.turn_gap(uptime), *lock(&self.limits)) {
             (None, _) | (_, None) => Some(NotReady::Starting),
             _ if self.is_stalled(uptime) => Some(NotReady::Stalled),
-            _ if self.is_draining() => Some(NotReady::Draining),
+            _ if self.is_draining() || self.is_drain_announced.load(Ordering::Relaxed) => Some(NotReady::Draining),
             (_, Some(AdmissionSettings { cutoff: Some(cutoff), .. })) if cutoff > wall_clock() => {
                 Some(NotReady::TokenCutoff)
             }
@@ -271,7 +278,9 @@ mod tests {
         assert_eq!((state.not_ready(state.uptime()), state.turn_gap(state.uptime())), (Some(NotReady::Starting), None));
         shard.on_turn(state.uptime());
         assert_eq!(state.not_ready(state.uptime()), None);
-        state.set_draining();
+        state.announce_drain();
+        assert_eq!((state.not_ready(state.uptime()), state.is_draining()), (Some(NotReady::Draining), false));
+        assert!(!state.set_draining() && state.is_draining() && state.set_draining());
         assert_eq!(state.not_ready(state.uptime()), Some(NotReady::Draining));
     }
 

@@ -17,7 +17,7 @@ pub enum LifeState {
     Ready,
     /// The server has, or had, clients, or an orchestrator has chosen it for a match.
     Allocated,
-    /// No new clients are admitted. The others may stay for a while.
+    /// The server should get no new clients, and admits none when its delay is over. The others may stay for a while.
     Draining,
     /// The server has no clients any more, and the program ends.
     Ended,
@@ -99,7 +99,7 @@ impl LifeCycle {
         true
     }
 
-    /// Returns whether the server admits no new clients: it drains, or has ended.
+    /// Returns whether the server is on its way to its end: it drains, or has ended.
     #[must_use]
     pub fn is_draining(&self) -> bool {
         self.state() >= LifeState::Draining

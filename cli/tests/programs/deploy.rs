@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test panics")]
 
 use std::fs;
+use std::io::BufRead;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
@@ -79,6 +80,13 @@ fn container(pod: &Yaml) -> &Yaml {
 /// Returns the arguments of the container of a pod, one in each line.
 fn arguments(pod: &Yaml) -> String {
     list(&container(pod)["args"]).iter().map(text).collect::<Vec<_>>().join("\n")
+}
+
+/// Returns the time of an argument, in seconds.
+fn seconds_of(pod: &Yaml, setting: &str) -> u64 {
+    let arguments = arguments(pod);
+    let time = arguments.lines().find_map(|line| line.strip_prefix(setting)?.strip_prefix('=')).unwrap();
+    time.parse::<Span>().unwrap().0.as_secs()
 }
 
 /// Returns the port of a container with this name.
@@ -252,9 +260,18 @@ fn programs_of_the_manifests_work_together() {
         assert_eq!((status, metrics.contains("# EOF")), (200, true), "{name}: {metrics}");
         assert_eq!(send("GET", &scrape, None, "").0, 401, "{name}");
     }
+    server.signal("-TERM");
+    server.wait_for("new clients are admitted for a while");
+    // The second signal ends the delay.
     let log = server.stop();
     let warnings: Vec<_> = log.lines().filter(|line| line.contains("\"level\":\"WARN\"")).collect();
     assert!(matches!(warnings[..], [refused] if refused.contains("unauthorized")), "{log}");
+    issuer.signal("-TERM");
+    let mut line = String::new();
+    while !line.contains("requests are served for a while") {
+        line.clear();
+        assert_ne!(issuer.log.read_line(&mut line).unwrap(), 0, "the log ended");
+    }
     issuer.signal("-TERM");
     assert_eq!(issuer.end().0, Some(0));
 }
@@ -276,9 +293,11 @@ fn manifests_name_each_others_ports_and_pods() {
     assert!(from.iter().any(|peer| peer["podSelector"]["matchLabels"] == server["metadata"]["labels"]));
     assert!(from.iter().any(|peer| !peer["namespaceSelector"].is_badvalue()), "Prometheus runs in another namespace");
 
-    let drain = arguments(server).lines().find_map(|line| line.strip_prefix("--drain=").map(str::to_owned)).unwrap();
-    let grace = server["spec"]["terminationGracePeriodSeconds"].as_i64().unwrap() as u64;
-    assert!(grace >= drain.parse::<Span>().unwrap().0.as_secs() + STOP_SECONDS);
+    for (pod, settings) in [(server, &["--shutdown-delay", "--drain"][..]), (issuer, &["--shutdown-delay"])] {
+        let grace = pod["spec"]["terminationGracePeriodSeconds"].as_i64().unwrap() as u64;
+        let times = settings.iter().map(|setting| seconds_of(pod, setting)).sum::<u64>();
+        assert!(grace >= times + STOP_SECONDS, "{settings:?}");
+    }
     let udp = &manifests.get("Fleet", "slipgate-server")["spec"]["template"]["spec"]["ports"][0];
     assert_eq!((udp["containerPort"].as_i64(), text(&udp["name"])), (Some(40000), "game"));
     assert!(arguments(server).contains("--bind=0.0.0.0:40000"));

@@ -48,6 +48,7 @@ mod tokens;
 mod turns;
 
 use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -98,6 +99,7 @@ pub struct TokenService {
     observer: Arc<Observer>,
     metrics: Arc<Metrics>,
     hosts: Option<Arc<[String]>>,
+    is_stopping: Arc<AtomicBool>,
     limits: HttpLimits,
 }
 
@@ -122,6 +124,7 @@ impl TokenService {
             observer: Arc::default(),
             metrics: Arc::default(),
             hosts: None,
+            is_stopping: Arc::default(),
             limits: HttpLimits::default(),
         }
     }
@@ -162,6 +165,16 @@ impl TokenService {
         let replacement = Arc::new(Current { games: games.into(), api_keys });
         // Poisoning is harmless: the critical sections only swap and clone a pointer.
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = replacement;
+    }
+
+    /// Turns `/readyz` 503 with the status `stopping`, for all clones of this handle. Everything else is served until
+    /// the service ends: load balancers need some time to notice it.
+    pub fn announce_stop(&self) {
+        self.is_stopping.store(true, Ordering::Relaxed);
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::Relaxed)
     }
 
     fn current(&self) -> Arc<Current> {

@@ -29,16 +29,18 @@ pub(super) async fn health() -> impl IntoResponse {
     Json(Health { status: "ok" })
 }
 
-/// Handles `GET /readyz`: tokens of each kind can be minted.
+/// Handles `GET /readyz`: tokens of each kind can be minted, and the service does not stop soon.
 pub(super) async fn ready(State(service): State<TokenService>) -> Response {
-    let missing = if let Err(error) = service.registry.check() {
+    let reason = if service.is_stopping() {
+        "stopping"
+    } else if let Err(error) = service.registry.check() {
         ErrorCode::from(&error).name()
     } else if !service.players.is_available() {
         "player_keys_unavailable"
     } else {
         return Json(Health { status: "ready" }).into_response();
     };
-    (StatusCode::SERVICE_UNAVAILABLE, Json(Health { status: missing })).into_response()
+    (StatusCode::SERVICE_UNAVAILABLE, Json(Health { status: reason })).into_response()
 }
 
 /// Handles `GET /metrics`.

@@ -23,6 +23,21 @@ fn health_and_readiness_need_no_key() {
 }
 
 #[test]
+fn announced_stop_turns_readiness_off_and_nothing_else() {
+    let service = Service::start();
+    service.handle.announce_stop();
+    let (status, _, body) = get(&service, "/readyz", None);
+    assert_eq!((status, body.as_str()), (503, r#"{"status":"stopping"}"#));
+    assert_eq!(get(&service, "/healthz", None).0, 200);
+    assert_eq!(service.request_token(r#"{"client_id": 1}"#).status, 201);
+    let document =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/http/openapi.json")).unwrap();
+    let document: serde_json::Value = serde_json::from_str(&document).unwrap();
+    let statuses = &document["components"]["schemas"]["Status"]["properties"]["status"]["enum"];
+    assert!(statuses.as_array().unwrap().contains(&"stopping".into()), "{statuses}");
+}
+
+#[test]
 fn metrics_count_requests_by_outcome_and_key() {
     let service = Service::start();
     service.request_token(r#"{"client_id": 1}"#);

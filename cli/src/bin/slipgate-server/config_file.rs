@@ -39,6 +39,7 @@ pub(crate) struct ConfigFile {
     pub(crate) dscp: Option<Dscp>,
     pub(crate) kernel_filter: Option<bool>,
     pub(crate) drain: Option<Span>,
+    pub(crate) shutdown_delay: Option<Span>,
     pub(crate) admin: Option<SocketAddr>,
     pub(crate) admin_token_file: Option<PathBuf>,
     pub(crate) agones: Option<bool>,
@@ -140,6 +141,7 @@ mod tests {
             dscp = "ef"
             kernel_filter = false
             drain = 30
+            shutdown_delay = 5
             admin = "127.0.0.1:9100"
             admin_token_file = "token"
             agones = true

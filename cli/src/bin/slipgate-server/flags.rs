@@ -26,9 +26,9 @@ addresses_per_token, pending_clients, pending_lifetime, challenge_lifetime, hist
 strangers_per_turn, responses_per_turn, packets_per_client_and_turn, forgeries_per_turn, decrypts_per_source, \
 decrypts, packets_per_turn, time_per_turn.
 
-Signals: SIGTERM and SIGINT deny new clients, wait at most --drain for the others to leave, then disconnect the rest. \
-A second signal stops at once. SIGHUP reads the files of keys and of the admin token again; all clients \
-stay connected.
+Signals: SIGTERM and SIGINT deny new clients after --shutdown-delay, wait at most --drain for the others to leave, \
+then disconnect the rest. A second signal stops at once. SIGHUP reads the files of keys and of the admin \
+token again; all clients stay connected.
 
 Exit status: 0 after SIGTERM or SIGINT, 1 if the system refuses something, 2 if the configuration is wrong.";
 
@@ -146,6 +146,11 @@ pub(crate) struct Flags {
     /// How long to wait for clients to leave after a stop signal [default: 5s]
     #[arg(long, value_name = "TIME", env = "SLIPGATE_SERVER_DRAIN", hide_env_values = true)]
     pub(crate) drain: Option<Span>,
+
+    /// How long new clients are still admitted after a stop signal, while /readyz and heartbeats already refuse them:
+    /// load balancers and tokens need that time. The drain follows [default: 0s]
+    #[arg(long, value_name = "TIME", env = "SLIPGATE_SERVER_SHUTDOWN_DELAY", hide_env_values = true)]
+    pub(crate) shutdown_delay: Option<Span>,
 
     /// Serve health, metrics, clients, kicks and a drain by HTTP at this address; port 0 lets the system choose.
     /// Without --admin-token-file only loopback addresses are allowed [default: none]

@@ -19,6 +19,8 @@ mod settings;
 mod sharded;
 mod start;
 mod steering;
+mod stop;
+mod supervision;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -31,7 +33,7 @@ use crate::flags::Flags;
 use crate::key_reloads::KeyReloads;
 use crate::serve::Service;
 use crate::settings::Settings;
-use crate::sharded::Supervision;
+use crate::supervision::Supervision;
 
 /// File descriptors of the server as a whole: the history with its lock and its successor, key and statistics files.
 const DESCRIPTORS: usize = 8;

@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-use slipgate_admin::{Admin, AdminPublisher};
+use slipgate_admin::AdminPublisher;
 use slipgate_cli::signals::Signals;
-use slipgate_fleet::{Fleet, FleetReporter, LifeState};
-use slipgate_netcode::time::Instant;
+use slipgate_fleet::FleetReporter;
 use slipgate_server::{Clock, Inbox, Pace, Server};
 use tracing::info;
 
 use crate::app::App;
 use crate::key_reloads::KeyReloads;
 use crate::settings::Settings;
-use crate::sharded::Supervision;
+use crate::stop::{StopSchedule, StopStep};
+use crate::supervision::Supervision;
 
 /// A server with its application and its tick rate.
 pub(crate) struct Service {
@@ -21,21 +21,12 @@ pub(crate) struct Service {
     app: App,
     clock: Clock,
     pace: Pace,
+    stop: StopSchedule,
     drain: Duration,
     keys: KeyReloads,
-    admin: Option<(Admin, AdminPublisher)>,
-    fleet: Fleet,
+    supervision: Supervision,
+    publisher: Option<AdminPublisher>,
     reporter: FleetReporter,
-}
-
-/// Whether the server accepts new clients or waits for the last ones to leave.
-enum ServiceState {
-    Serving,
-    Draining {
-        until: Instant,
-        /// Whether a stop signal arrived. If an operator or an orchestrator began the drain, one may follow.
-        is_signalled: bool,
-    },
 }
 
 impl Service {
@@ -46,19 +37,16 @@ impl Service {
         keys: KeyReloads,
         supervision: Supervision,
     ) -> Self {
-        let Supervision { admin, fleet } = supervision;
         Self {
             app: App::new(settings.app, server.config().slots),
             inbox: Inbox::default(),
             pace: Pace::new(clock, Duration::from_secs(1) / settings.tick),
+            stop: StopSchedule::new(settings.shutdown_delay, settings.drain),
             drain: settings.drain,
             keys,
-            admin: admin.map(|admin| {
-                let publisher = admin.publisher(server.config(), clock);
-                (admin, publisher)
-            }),
-            reporter: fleet.reporter(),
-            fleet,
+            publisher: supervision.publisher(Some(server.config()), clock),
+            reporter: supervision.fleet.reporter(),
+            supervision,
             server,
             clock,
         }
@@ -67,28 +55,21 @@ impl Service {
     /// Serves until a stop signal or an operator begins a drain, then until all clients left, the drain time is over,
     /// or a second signal arrives.
     pub(crate) fn run(mut self, signals: &Signals) {
-        let mut state = ServiceState::Serving;
         loop {
             self.keys.poll(signals, |keys| {
-                self.admin.iter().for_each(|(admin, _)| admin.show_keys(&keys));
+                self.supervision.show_keys(&keys);
                 self.server.set_keys(keys);
             });
-            state = match (state, signals.take_stop()) {
-                (ServiceState::Serving, false) if self.drains_by_operator() => self.begin_drain(false),
-                (state, false) => state,
-                (ServiceState::Serving, true) => self.begin_drain(true),
-                (ServiceState::Draining { is_signalled: true, .. }, true) => break,
-                (ServiceState::Draining { until, .. }, true) => ServiceState::Draining { until, is_signalled: true },
-            };
-            self.turn();
-            if let ServiceState::Draining { until, .. } = state
-                && (self.server.connected_count() == 0 || self.clock.monotonic() >= until)
-            {
-                break;
+            let (now, is_drained) = (self.clock.monotonic(), || self.server.connected_count() == 0);
+            match self.stop.step(now, signals.take_stop(), &self.supervision, is_drained) {
+                StopStep::Continue => {}
+                StopStep::Drain => self.begin_drain(),
+                StopStep::End => break,
             }
+            self.turn();
             self.pace.rest(&mut self.server);
         }
-        self.stop(signals);
+        self.end(signals);
     }
 
     fn turn(&mut self) {
@@ -100,29 +81,19 @@ impl Service {
         } else {
             self.server.flush();
         }
-        if let Some((_, publisher)) = &mut self.admin {
+        if let Some(publisher) = &mut self.publisher {
             publisher.on_turn(&mut self.server, now);
         }
         self.reporter.on_turn(&mut self.server, now);
     }
 
-    /// Returns whether an operator, or an orchestrator, drains the server.
-    fn drains_by_operator(&self) -> bool {
-        self.fleet.life_cycle().is_draining() || self.admin.as_ref().is_some_and(|(admin, _)| admin.is_draining())
-    }
-
-    fn begin_drain(&mut self, is_signalled: bool) -> ServiceState {
+    fn begin_drain(&mut self) {
         let connected = self.server.connected_count();
         info!(connected, drain = ?self.drain, "stopping: denying new clients, waiting for the others to leave");
         self.server.accept_new_clients(false);
-        self.fleet.life_cycle().advance(LifeState::Draining);
-        if let Some((admin, _)) = &self.admin {
-            admin.set_draining();
-        }
-        ServiceState::Draining { until: self.clock.monotonic().after(self.drain), is_signalled }
     }
 
-    fn stop(mut self, signals: &Signals) {
+    fn end(mut self, signals: &Signals) {
         self.server.begin_turn(self.clock.now());
         self.server.stop("");
         self.server.end_turn();
@@ -133,7 +104,7 @@ impl Service {
         // signal ends the wait, and the process.
         signals.end_at_once_on_stop();
         drop(self.server);
-        self.fleet.end();
+        self.supervision.fleet.end();
         info!("stopped");
     }
 }

@@ -6,48 +6,27 @@
 use std::thread;
 use std::time::Duration;
 
-use slipgate_admin::{Admin, AdminPublisher};
+use slipgate_admin::AdminPublisher;
 use slipgate_cli::Failure;
 use slipgate_cli::signals::Signals;
-use slipgate_fleet::{Fleet, FleetReporter, LifeState};
-use slipgate_netcode::time::Instant;
+use slipgate_fleet::FleetReporter;
 use slipgate_server::counters::ServerTotals;
 use slipgate_server::keys::KeyRing;
 use slipgate_server::sharded::{ShardThreads, ShardedServer, ShardedServerConfig, ShardedServerError, ShardsReport};
 use slipgate_server::sockets::Overflow;
-use slipgate_server::{ClientHandle, Clock, Event, Inbox, Server, ServerConfig};
+use slipgate_server::{ClientHandle, Clock, Event, Inbox, Server};
 use tracing::{error, info};
 
 use crate::app::{App, AppKind};
 use crate::key_reloads::KeyReloads;
 use crate::settings::Settings;
+use crate::stop::{StopSchedule, StopStep};
+use crate::supervision::Supervision;
 
 /// The interval at which `echo` polls signals.
 const SIGNAL_INTERVAL: Duration = Duration::from_millis(20);
 /// The pause between two rounds of `relay`, which bounds the delay that it adds.
 const RELAY_INTERVAL: Duration = Duration::from_millis(1);
-
-/// What operators and orchestrators see of the server.
-pub(crate) struct Supervision {
-    pub(crate) admin: Option<Admin>,
-    pub(crate) fleet: Fleet,
-}
-
-impl Supervision {
-    fn publisher(&self, config: Option<&ServerConfig>, clock: Clock) -> Option<AdminPublisher> {
-        Some(self.admin.as_ref()?.publisher(config?, clock))
-    }
-
-    /// Returns whether an operator, or an orchestrator, drains the server.
-    fn is_draining(&self) -> bool {
-        self.fleet.life_cycle().is_draining() || self.admin.as_ref().is_some_and(Admin::is_draining)
-    }
-
-    fn set_draining(&self) {
-        self.fleet.life_cycle().advance(LifeState::Draining);
-        self.admin.iter().for_each(Admin::set_draining);
-    }
-}
 
 /// The running shards.
 enum RunningShards {
@@ -191,25 +170,16 @@ pub(crate) fn serve(
     let overflow = servers.first().map_or_else(Overflow::begin, |server| server.sockets().overflow());
     let mut shards = RunningShards::start(servers, clock, tick, settings.app, supervision)
         .map_err(|error| Failure::run_time(format!("the shards' threads cannot be started: {error}")))?;
-    let mut drains_until: Option<Instant> = None;
-    let mut is_signalled = false;
+    let mut stop = StopSchedule::new(settings.shutdown_delay, settings.drain);
     while shards.is_running() {
         keys.poll(signals, |keys| {
-            supervision.admin.iter().for_each(|admin| admin.show_keys(&keys));
+            supervision.show_keys(&keys);
             shards.set_keys(&keys);
         });
-        let was_signalled = is_signalled;
-        let has_signal = signals.take_stop();
-        is_signalled |= has_signal;
-        match drains_until {
-            None if has_signal || supervision.is_draining() => {
-                drains_until = Some(begin_drain(&shards, clock, settings.drain));
-                supervision.set_draining();
-            }
-            None => {}
-            Some(_) if has_signal && was_signalled => break,
-            Some(until) if shards.is_drained() || clock.monotonic() >= until => break,
-            Some(_) => {}
+        match stop.step(clock.monotonic(), signals.take_stop(), supervision, || shards.is_drained()) {
+            StopStep::Continue => {}
+            StopStep::Drain => begin_drain(&shards, settings.drain),
+            StopStep::End => break,
         }
         shards.turn(clock);
     }
@@ -220,10 +190,9 @@ pub(crate) fn serve(
     log_totals(ended, overflow)
 }
 
-fn begin_drain(shards: &RunningShards, clock: Clock, drain: Duration) -> Instant {
+fn begin_drain(shards: &RunningShards, drain: Duration) {
     info!(connected = shards.connected(), ?drain, "stopping: denying new clients, waiting for the others to leave");
     shards.accept_new_clients(false);
-    clock.monotonic().after(drain)
 }
 
 /// Logs the totals of all shards and returns a failure if a shard panicked.

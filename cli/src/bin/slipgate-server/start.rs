@@ -192,6 +192,7 @@ fn log_start(servers: &[Server], settings: &Settings, remembered: usize) {
         remembered_tokens = remembered,
         history_capacity = config.history_tokens,
         pending_clients = config.pending_clients,
+        shutdown_delay = span(Some(settings.shutdown_delay).filter(|delay| !delay.is_zero()), "none"),
         drain = span(Some(*drain), ""),
         dscp = %dscp,
         kernel_filter = server.sockets().filter().is_some(),

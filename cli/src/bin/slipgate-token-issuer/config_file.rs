@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use slipgate_cli::log::{LogFormat, LogLevel};
-use slipgate_cli::values::ProtocolId;
+use slipgate_cli::values::{ProtocolId, Span};
 use slipgate_cli::{Failure, config_file};
 
 use crate::values::{AllowedServer, BindAddress, RegistrySetting, SocketMode};
@@ -34,6 +34,7 @@ pub(crate) struct ConfigFile {
     pub(crate) registry_password_file: Option<PathBuf>,
     #[serde(default)]
     pub(crate) hosts: Vec<String>,
+    pub(crate) shutdown_delay: Option<Span>,
     pub(crate) max_lifetime: Option<u32>,
     pub(crate) default_lifetime: Option<u32>,
     pub(crate) max_timeout: Option<u32>,
@@ -186,6 +187,7 @@ mod tests {
             registry_name = "eu"
             registry_password_file = "password"
             hosts = ["tokens.example"]
+            shutdown_delay = "5s"
             [players]
             keys = "https://id.example/keys"
             ca_file = "ca.pem"

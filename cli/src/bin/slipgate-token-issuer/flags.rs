@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::Parser;
 use slipgate_cli::core_dumps::CoreDumps;
 use slipgate_cli::log::{LogFormat, LogLevel};
-use slipgate_cli::values::ProtocolId;
+use slipgate_cli::values::{ProtocolId, Span};
 
 use crate::values::{AllowedServer, BindAddress, SocketMode};
 
@@ -19,9 +19,9 @@ Keys are never flags, because every user of a machine can read command lines:
   SLIPGATE_PRIVATE_KEY (64 hexadecimal digits each, newest first, separated by commas).
   The API keys of backends are configured as digests: `slipgate keygen --bearer` creates a key and its digest.
 
-Signals: SIGTERM and SIGINT finish the open requests, then stop; a second signal stops at once. SIGHUP reads the key \
-file, the configuration file, the certificates and the key set of players again: private keys, API keys, servers and \
-token limits change, and no request is lost.
+Signals: SIGTERM and SIGINT wait for --shutdown-delay, finish the open requests, then stop; a second signal stops at \
+once. SIGHUP reads the key file, the configuration file, the certificates and the key set of players again: private \
+keys, API keys, servers and token limits change, and no request is lost.
 
 Exit status: 0 after SIGTERM or SIGINT, 1 if the system refuses something, 2 if the configuration is wrong.";
 
@@ -141,6 +141,11 @@ pub(crate) struct Flags {
     /// Maximum number of tokens for one client id per minute, at least 1; more get status 429 [default: unlimited]
     #[arg(long, value_name = "COUNT", env = "SLIPGATE_ISSUER_MAX_TOKENS_PER_MINUTE", hide_env_values = true)]
     pub(crate) max_tokens_per_minute: Option<u32>,
+
+    /// How long requests are still served after a stop signal, while /readyz already returns 503: load balancers need
+    /// that time [default: 0s]
+    #[arg(long, value_name = "TIME", env = "SLIPGATE_ISSUER_SHUTDOWN_DELAY", hide_env_values = true)]
+    pub(crate) shutdown_delay: Option<Span>,
 
     /// Format of the log on stderr [default: text]
     #[arg(long, value_enum, env = "SLIPGATE_ISSUER_LOG", hide_env_values = true)]

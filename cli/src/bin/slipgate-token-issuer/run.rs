@@ -14,7 +14,7 @@ use slipgate_token_issuer::players::Players;
 use slipgate_token_issuer::wall_clock;
 use tokio::runtime::Builder;
 use tokio::sync::Notify;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{info, warn};
 
 use crate::reload::{LastReads, Reloadable};
@@ -32,7 +32,7 @@ const MIN_CONNECTIONS: usize = 4;
 /// backend wait for as many hostile ones.
 const EVENT_INTERVAL: u32 = 16;
 
-/// Serves until SIGTERM or SIGINT, then finishes open requests. A second signal aborts them.
+/// Serves until SIGTERM or SIGINT and for the shutdown delay, then finishes open requests. A second signal aborts them.
 pub(crate) fn run(settings: Settings, sources: Sources) -> Result<(), Failure> {
     let connections = limit_by_descriptors(settings.fixed.http.connections)?;
     // One thread for all connections: a new connection is served without waking another thread. It mints thousands of
@@ -87,16 +87,21 @@ async fn serve(settings: Settings, sources: Sources, connections: usize) -> Resu
         // Completes when the sender is dropped.
         let _ = stopped.await;
     }));
-    let mut next_key = settings.next_key;
+    let (mut next_key, shutdown_delay, announced) = (settings.next_key, fixed.shutdown_delay, service.clone());
     let last_reads = LastReads::default();
     let running = Reloadable { service, tls, players, sources, running: fixed, next_key, watch, last_reads };
     let (reloads, mut next_keys) = running.start_thread()?;
+    let mut stops_at = None;
     loop {
         tokio::select! {
             _ = &mut serving => return Ok(()),
             signal = signals.next() => match signal {
                 Signal::Reload => reloads.request(ReloadCause::Signal),
-                Signal::Stop => break,
+                Signal::Stop if stops_at.is_some() => {
+                    info!("stopped at once");
+                    return Ok(());
+                }
+                Signal::Stop => stops_at = Some(announce_stop(&announced, shutdown_delay)),
             },
             () = files_due.notified() => reloads.request(ReloadCause::Files),
             () = wait_until(next_key) => {
@@ -104,6 +109,7 @@ async fn serve(settings: Settings, sources: Sources, connections: usize) -> Resu
                 reloads.request(ReloadCause::NewKey);
             }
             Ok(()) = next_keys.changed() => next_key = *next_keys.borrow_and_update(),
+            () = sleep_until(stops_at.unwrap_or_else(Instant::now)), if stops_at.is_some() => break,
         }
     }
     info!("stopping: finishing open requests");
@@ -113,6 +119,15 @@ async fn serve(settings: Settings, sources: Sources, connections: usize) -> Resu
         () = signals.next_stop() => info!("stopped at once"),
     }
     Ok(())
+}
+
+/// Turns `/readyz` 503. Returns the time at which the service stops.
+fn announce_stop(service: &TokenService, shutdown_delay: Duration) -> Instant {
+    service.announce_stop();
+    if !shutdown_delay.is_zero() {
+        info!(?shutdown_delay, "stopping: not ready, but requests are served for a while");
+    }
+    Instant::now() + shutdown_delay
 }
 
 fn not_registered(error: &io::Error) -> Failure {

@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::ArgMatches;
 use slipgate_cli::keys::KeySource;
@@ -51,6 +52,7 @@ pub(crate) struct RestartSettings {
     pub(crate) registry_name: RegistryName,
     pub(crate) registry_password_file: Option<PathBuf>,
     pub(crate) hosts: Vec<String>,
+    pub(crate) shutdown_delay: Duration,
 }
 
 impl RestartSettings {
@@ -79,6 +81,7 @@ impl RestartSettings {
             registry_name: name.parse().map_err(|error| Failure::usage(format!("--registry-name: {error}")))?,
             registry_password_file: flags.registry_password_file.take().or(file.registry_password_file.take()),
             hosts: first_non_empty(std::mem::take(&mut flags.hosts), std::mem::take(&mut file.hosts)),
+            shutdown_delay: flags.shutdown_delay.or(file.shutdown_delay).map_or(Duration::ZERO, |span| span.0),
         })
     }
 

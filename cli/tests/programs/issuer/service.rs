@@ -1,10 +1,11 @@
 //! Minting, stop signals and the log.
 
 use std::io::{BufRead, Read};
+use std::time::Instant;
 
 use serde_json::Value;
 
-use super::program::{Program, TestFolder, request, request_token};
+use super::program::{MAX_WAIT, Program, TestFolder, agent, request, request_token};
 
 #[test]
 fn issuer_mints_and_stops_on_sigterm_and_sigint_with_status_0() {
@@ -43,6 +44,39 @@ fn second_signal_aborts_open_requests() {
     let (code, log) = program.end();
     assert_eq!(code, Some(0));
     assert!(log.contains("stopped at once"), "{log}");
+}
+
+#[test]
+fn shutdown_delay_serves_requests_while_not_ready() {
+    let folder = TestFolder::new();
+    let mut program = Program::start(folder.complete(&["--shutdown-delay", "1h"]));
+    let ready = || {
+        let mut response = agent().get(program.url("/readyz")).call().unwrap();
+        (response.status().as_u16(), response.body_mut().read_to_string().unwrap())
+    };
+    assert_eq!(ready(), (200, r#"{"status":"ready"}"#.to_owned()));
+    program.signal("-TERM");
+    let start = Instant::now();
+    while ready().0 == 200 {
+        assert!(start.elapsed() < MAX_WAIT);
+    }
+    assert_eq!(ready(), (503, r#"{"status":"stopping"}"#.to_owned()));
+    assert_eq!(request_token(&program, &folder).status, 201);
+    // Its files are still read.
+    program.signal("-HUP");
+    let mut line = String::new();
+    while !line.contains("the keys were read again") {
+        line.clear();
+        assert_ne!(program.log.read_line(&mut line).unwrap(), 0, "the log ended");
+    }
+    program.signal("-TERM");
+    let (code, log) = program.end();
+    assert_eq!((code, log.contains("stopped at once")), (Some(0), true), "{log}");
+
+    let mut program = Program::start(folder.complete(&["--shutdown-delay", "500ms"]));
+    program.signal("-TERM");
+    let (code, log) = program.end();
+    assert_eq!((code, log.contains("finishing open requests")), (Some(0), true), "{log}");
 }
 
 #[test]

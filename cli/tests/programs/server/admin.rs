@@ -4,7 +4,9 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-use super::client::TestClient;
+use slipgate_client::CloseKind;
+
+use super::client::{TestClient, TestToken};
 use super::program::{MAX_WAIT, OTHER_KEY, Program, TestFolder, assert_no_secret};
 
 /// Returns the admin address of a server that was started with `--admin`.
@@ -162,6 +164,32 @@ fn operator_lists_and_kicks_clients_and_drains_the_server() {
         clients[0].leave();
         let (code, log) = server.end();
         assert_eq!((code, log.contains("an operator drains the server")), (Some(0), true), "{log}");
+    }
+}
+
+#[test]
+fn shutdown_delay_admits_new_clients_while_not_ready() {
+    for flags in [&[][..], &["--shards", "2"], &["--shards", "2", "--app", "relay"]] {
+        if flags.len() > 1 && !cfg!(target_os = "linux") {
+            continue;
+        }
+        let folder = TestFolder::new();
+        let own = ["--admin", "127.0.0.1:0", "--shutdown-delay", "1h", "--drain", "1h"];
+        let mut server = folder.start(&[&own[..], flags].concat());
+        let admin = admin_of(&server);
+        wait_for(admin, "/readyz", 200, "ok");
+        server.signal("-TERM");
+        wait_for(admin, "/readyz", 503, r#""reason":"draining""#);
+        let mut client = TestClient::join(1, server.address());
+        assert!(server.is_running(), "it has no clients at first, and stays");
+        // An operator ends the delay.
+        assert_eq!(post(admin, "/drain").0, 200);
+        server.wait_for("denying new clients");
+        // The token of this client names a server that admits no more.
+        assert_eq!(TestClient::fail(TestToken::new(2, server.address()).mint()), CloseKind::Denied);
+        client.leave();
+        let (code, log) = server.end();
+        assert_eq!(code, Some(0), "{log}");
     }
 }
 

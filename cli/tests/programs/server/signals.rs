@@ -49,6 +49,22 @@ fn clients_are_disconnected_when_the_drain_time_is_over() {
     assert_eq!(log.matches("reason=\"server_stopped\"").count(), 2, "{log}");
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn server_drains_when_its_shutdown_delay_is_over() {
+    for shards in ["1", "2"] {
+        let folder = TestFolder::new();
+        let server = folder.start(&["--shutdown-delay", "500ms", "--drain", "1h", "--shards", shards]);
+        let mut client = TestClient::join(1, server.address());
+        server.signal("-TERM");
+        server.wait_for("denying new clients");
+        client.echo(b"still connected");
+        client.leave();
+        let (code, log) = server.end();
+        assert_eq!((code, log.contains("new clients are admitted for a while")), (Some(0), true), "{log}");
+    }
+}
+
 #[test]
 fn second_signal_stops_at_once() {
     let folder = TestFolder::new();

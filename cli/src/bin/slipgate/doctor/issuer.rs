@@ -56,6 +56,9 @@ fn readiness(url: &str, response: &HttpResponse) -> DoctorFinding {
         Ok("store_unavailable") => {
             "Start the store of the registry, or correct --registry: until then no token for a group is minted."
         }
+        Ok("stopping") => {
+            "Ask another issuer: this one got a signal to stop, and serves until --shutdown-delay is over."
+        }
         Ok("store_recovering") => REMEDY_OF_RECOVERY,
         Ok("player_keys_unavailable") => {
             "Correct `keys` of the table [players], or its network: until then players' own tokens are refused."
