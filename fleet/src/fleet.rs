@@ -9,6 +9,7 @@ use tracing::warn;
 use crate::agones::{AgonesDriver, DEFAULT_PORT};
 use crate::agones_watch::AgonesWatch;
 use crate::driver::{spawn, spawn_unawaited};
+use crate::empty::EmptyDriver;
 use crate::hook::{HookDriver, HookTarget};
 use crate::life_cycle::{END_TIME, LifeCycle, LifeState};
 use crate::population::Population;
@@ -34,6 +35,9 @@ pub struct FleetConfig {
     pub hooks: Vec<HookTarget>,
     /// systemd, if it has started the program (Linux only).
     pub systemd: bool,
+    /// The time without clients after which an allocated server drains, also if none has ever connected; `None`: never.
+    /// Agones replaces an allocated server only when its program has ended.
+    pub end_when_empty: Option<Duration>,
 }
 
 impl FleetConfig {
@@ -79,6 +83,9 @@ impl Fleet {
         #[cfg(target_os = "linux")]
         if config.systemd && std::env::var_os("NOTIFY_SOCKET").is_some() {
             spawn("systemd", &life, crate::systemd::SystemdDriver::new(Arc::clone(&population)))?;
+        }
+        if let Some(limit) = config.end_when_empty {
+            spawn("empty", &life, EmptyDriver::new(limit, life.clone(), Arc::clone(&population)))?;
         }
         Ok(Self { life, population, redirects: Arc::default() })
     }

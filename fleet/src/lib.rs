@@ -13,6 +13,7 @@ mod agones_address;
 mod agones_watch;
 mod back_off;
 mod driver;
+mod empty;
 #[cfg(test)]
 mod fake_http;
 mod fleet;

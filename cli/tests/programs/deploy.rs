@@ -17,7 +17,7 @@ use slipgate_token_issuer::api_key::ApiKey;
 use slipgate_token_issuer::system_entropy;
 use yaml_rust2::{Yaml, YamlLoader};
 
-use crate::fleet::sidecar;
+use crate::fleet::Sidecar;
 use crate::issuer::program::agent;
 use crate::server::program::{MAX_WAIT, PRIVATE_KEY};
 use crate::{issuer, server};
@@ -212,8 +212,8 @@ fn start_server(
         command.env(text(&variable["name"]), "slipgate-server-x7k2p");
     }
     let (host, game_port) = ADDRESS.split_once(':').unwrap();
-    let (sidecar, _) = sidecar(host, game_port.parse().unwrap());
-    command.env("AGONES_SDK_HTTP_PORT", sidecar.to_string());
+    let sidecar = Sidecar::start(host, game_port.parse().unwrap());
+    command.env("AGONES_SDK_HTTP_PORT", sidecar.port.to_string());
     server::program::Program::start(command)
 }
 

@@ -4,7 +4,7 @@
 #![cfg(unix)]
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,8 +17,8 @@ use slipgate_token_issuer::api_key::ApiKey;
 use ureq::http::Request;
 
 use crate::issuer;
-use crate::server::client::TestClient;
-use crate::server::program::{MAX_WAIT, TestFolder, assert_no_secret};
+use crate::server::client::{TestClient, TestToken};
+use crate::server::program::{MAX_WAIT, Program, TestFolder, assert_no_secret};
 
 /// Sends a request with this key. Returns the status and the body.
 fn send(program: &issuer::program::Program, key: &str, method: &str, path: &str, body: &Value) -> (u16, Value) {
@@ -148,69 +148,157 @@ fn unreachable_issuer_does_not_stop_the_game() {
 }
 
 /// A fake of the sidecar of Agones: it records the lines of requests, and knows an address of the server.
-pub(crate) fn sidecar(address: &str, game_port: u16) -> (u16, Arc<Mutex<Vec<String>>>) {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let (port, lines) = (listener.local_addr().unwrap().port(), Arc::<Mutex<Vec<String>>>::default());
-    let record = Arc::clone(&lines);
-    let status = json!({"state": "Ready", "address": address, "ports": [{"name": "game", "port": game_port}]});
-    thread::spawn(move || {
-        for stream in listener.incoming() {
-            let mut stream = stream.unwrap();
-            let mut reader = BufReader::new(stream.try_clone().unwrap());
-            let (mut line, mut length) = (String::new(), 0);
-            let _ = reader.read_line(&mut line);
-            loop {
-                let mut field = String::new();
-                if reader.read_line(&mut field).unwrap_or(0) <= 2 {
-                    break;
-                }
-                let value = field.to_lowercase();
-                length = value.strip_prefix("content-length: ").map_or(length, |value| value.trim().parse().unwrap());
-            }
-            let _ = reader.read_exact(&mut vec![0; length]);
-            let body = match line.split(' ').nth(1) {
-                Some("/gameserver") => json!({"status": status}).to_string(),
-                Some("/watch/gameserver") => format!("{}\n", json!({"result": {"status": status}})),
-                _ => "{}".to_owned(),
-            };
-            record.lock().unwrap().push(line.rsplit_once(' ').unwrap_or_default().0.to_owned());
-            let head = format!("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {}\r\n\r\n", body.len());
-            let _ = stream.write_all(format!("{head}{body}").as_bytes());
-        }
-    });
-    (port, lines)
+pub(crate) struct Sidecar {
+    pub(crate) port: u16,
+    lines: Arc<Mutex<Vec<String>>>,
+    state: Arc<Mutex<&'static str>>,
 }
+
+impl Sidecar {
+    pub(crate) fn start(address: &str, game_port: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let sidecar = Self { port, lines: Arc::default(), state: Arc::new(Mutex::new("Ready")) };
+        let (record, state) = (Arc::clone(&sidecar.lines), Arc::clone(&sidecar.state));
+        let address = address.to_owned();
+        thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                let line = read_request(&stream);
+                let status = json!({
+                    "state": *state.lock().unwrap(), "address": address,
+                    "ports": [{"name": "game", "port": game_port}],
+                });
+                let body = match line.split(' ').nth(1) {
+                    Some("/gameserver") => json!({"status": status}).to_string(),
+                    Some("/watch/gameserver") => format!("{}\n", json!({"result": {"status": status}})),
+                    _ => "{}".to_owned(),
+                };
+                record.lock().unwrap().push(line);
+                let head = format!("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: {}\r\n\r\n", body.len());
+                let _ = stream.write_all(format!("{head}{body}").as_bytes());
+            }
+        });
+        sidecar
+    }
+
+    fn set_state(&self, state: &'static str) {
+        *self.state.lock().unwrap() = state;
+    }
+
+    /// Returns the number of requests with this method and path.
+    fn count(&self, wanted: &str) -> usize {
+        self.lines.lock().unwrap().iter().filter(|line| *line == wanted).count()
+    }
+
+    fn until(&self, wanted: &str) {
+        let start = Instant::now();
+        while self.count(wanted) == 0 {
+            assert!(start.elapsed() < MAX_WAIT, "{wanted}: {:?}", self.lines.lock().unwrap().last());
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// Reads a request. Returns its method and path.
+fn read_request(stream: &TcpStream) -> String {
+    let mut reader = BufReader::new(stream);
+    let (mut line, mut length) = (String::new(), 0);
+    let _ = reader.read_line(&mut line);
+    loop {
+        let mut field = String::new();
+        if reader.read_line(&mut field).unwrap_or(0) <= 2 {
+            break;
+        }
+        let value = field.to_lowercase();
+        length = value.strip_prefix("content-length: ").map_or(length, |value| value.trim().parse().unwrap());
+    }
+    let _ = reader.read_exact(&mut vec![0; length]);
+    line.rsplit_once(' ').unwrap_or_default().0.to_owned()
+}
+
+/// Starts a server under Agones, with the address that the sidecar knows.
+fn start_under_agones(folder: &TestFolder, sidecar: &Sidecar, flags: &[&str]) -> Program {
+    let mut command = folder.on(&["0.0.0.0:0"], &[&["--agones", "--first-start"], flags].concat());
+    command.env("AGONES_SDK_HTTP_PORT", sidecar.port.to_string());
+    Program::start(command)
+}
+
+/// Connects a player with a token for the public address, which sends to the bound one.
+fn join_under_agones(server: &Program) -> TestClient {
+    let local = std::net::SocketAddr::from(([127, 0, 0, 1], server.address().port()));
+    let mut token = TestToken::new(9, local);
+    token.internal = Some(vec![PUBLIC.parse().unwrap()]);
+    TestClient::join_with(token.mint())
+}
+
+/// The address that the sidecar knows.
+const PUBLIC: &str = "203.0.113.5:7654";
 
 #[test]
 fn server_under_agones_advertises_its_address_and_is_allocated() {
-    let folder = TestFolder::new();
-    let (port, lines) = sidecar("203.0.113.5", 7654);
-    let mut command = folder.on(&["0.0.0.0:0"], &["--agones", "--first-start"]);
-    command.env("AGONES_SDK_HTTP_PORT", port.to_string());
-    let server = crate::server::program::Program::start(command);
-    let line = server.wait_for("serving");
-    assert!(line.contains("advertise=\"203.0.113.5:7654\"") || line.contains("advertise=203.0.113.5:7654"), "{line}");
-    let until = |wanted: &str| {
-        let start = Instant::now();
-        while !lines.lock().unwrap().iter().any(|line| line == wanted) {
-            assert!(start.elapsed() < MAX_WAIT, "{wanted}: {:?}", lines.lock().unwrap().last());
-            thread::sleep(Duration::from_millis(20));
-        }
-    };
-    until("POST /ready");
-    until("POST /health");
-    assert!(!lines.lock().unwrap().contains(&"POST /allocate".to_owned()), "no client has connected");
-    // A token with the public address, for a client that sends to the bound one.
-    let local = std::net::SocketAddr::from(([127, 0, 0, 1], server.address().port()));
-    let mut token = crate::server::client::TestToken::new(9, local);
-    token.internal = Some(vec!["203.0.113.5:7654".parse().unwrap()]);
-    let mut player = TestClient::join_with(token.mint());
-    until("POST /allocate");
-    until("PATCH /v1beta1/counters/players");
+    let (folder, sidecar) = (TestFolder::new(), Sidecar::start("203.0.113.5", 7654));
+    let server = start_under_agones(&folder, &sidecar, &[]);
+    assert_eq!((server.fact("advertise").as_str(), server.fact("end_when_empty").as_str()), (PUBLIC, "120s"));
+    sidecar.until("POST /ready");
+    sidecar.until("POST /health");
+    assert_eq!(sidecar.count("POST /allocate"), 0, "no client has connected");
+    let mut player = join_under_agones(&server);
+    sidecar.until("POST /allocate");
+    sidecar.until("PATCH /v1beta1/counters/players");
     player.leave();
     server.signal("-TERM");
     let (code, log) = server.end();
     assert_eq!(code, Some(0), "{log}");
     assert_no_secret(&log);
-    assert_eq!(lines.lock().unwrap().iter().filter(|line| *line == "POST /shutdown").count(), 1);
+    assert_eq!(sidecar.count("POST /shutdown"), 1);
+}
+
+#[test]
+fn allocated_server_that_no_player_joins_shuts_down() {
+    for flags in [&[][..], &["--shards", "2"], &["--shards", "2", "--app", "relay"]] {
+        if flags.len() > 1 && !cfg!(target_os = "linux") {
+            continue;
+        }
+        let (folder, sidecar) = (TestFolder::new(), Sidecar::start("203.0.113.5", 7654));
+        let states = folder.path("states");
+        let text = format!("#!/bin/sh\necho $SLIPGATE_STATE >> {}\n", states.display());
+        let hook = folder.write("hook", text, 0o700);
+        let own = ["--end-when-empty", "1s", "--drain", "1h", "--hook-command", hook.to_str().unwrap()];
+        let mut server = start_under_agones(&folder, &sidecar, &[&own[..], flags].concat());
+        sidecar.until("POST /health");
+        assert!(server.is_running(), "it waits for its allocation");
+        sidecar.set_state("Allocated");
+        let (code, log) = server.end();
+        assert_eq!((code, log.contains("the allocated server has no clients")), (Some(0), true), "{log}");
+        assert_eq!(sidecar.count("POST /shutdown"), 1);
+        assert_eq!(std::fs::read_to_string(states).unwrap(), "ready\nallocated\ndraining\nended\n");
+    }
+}
+
+#[test]
+fn allocated_server_shuts_down_after_its_last_player() {
+    let (folder, sidecar) = (TestFolder::new(), Sidecar::start("203.0.113.5", 7654));
+    let limit = Duration::from_secs(1);
+    let mut server = start_under_agones(&folder, &sidecar, &["--end-when-empty", "1s", "--drain", "1h"]);
+    let mut player = join_under_agones(&server);
+    let joined = Instant::now();
+    while joined.elapsed() < 3 * limit {
+        player.turn();
+        assert!(server.is_running() && player.ended.is_none(), "the match goes on");
+    }
+    assert!(!server.log().contains("stopping"), "{}", server.log());
+    player.leave();
+    let (code, log) = server.end();
+    assert_eq!((code, log.contains("the allocated server has no clients")), (Some(0), true), "{log}");
+    assert_eq!(sidecar.count("POST /shutdown"), 1);
+}
+
+#[test]
+fn only_servers_under_agones_end_when_empty_by_default() {
+    let (folder, sidecar) = (TestFolder::new(), Sidecar::start("203.0.113.5", 7654));
+    assert_eq!(folder.start(&[]).fact("end_when_empty"), "never");
+    assert_eq!(folder.start(&["--end-when-empty", "3m"]).fact("end_when_empty"), "180s");
+    let never = start_under_agones(&folder, &sidecar, &["--end-when-empty", "0"]);
+    assert_eq!(never.fact("end_when_empty"), "never");
 }

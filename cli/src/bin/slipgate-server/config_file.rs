@@ -45,6 +45,7 @@ pub(crate) struct ConfigFile {
     pub(crate) agones: Option<bool>,
     pub(crate) hook_command: Option<PathBuf>,
     pub(crate) hook_url: Option<String>,
+    pub(crate) end_when_empty: Option<Span>,
     #[serde(default)]
     pub(crate) issuer: Vec<String>,
     pub(crate) issuer_key_file: Option<PathBuf>,
@@ -147,6 +148,7 @@ mod tests {
             agones = true
             hook_command = "hook"
             hook_url = "http://127.0.0.1:8000/state"
+            end_when_empty = "3m"
             issuer = ["http://127.0.0.1:8080"]
             issuer_key_file = "registration.key"
             server_id = "eu-1"

@@ -183,6 +183,11 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "URL", env = "SLIPGATE_SERVER_HOOK_URL", hide_env_values = true)]
     pub(crate) hook_url: Option<String>,
 
+    /// End an allocated server that has had no clients for this long, also if none has ever connected; 0: never
+    /// [default: 2m with --agones, otherwise 0]
+    #[arg(long, value_name = "TIME", env = "SLIPGATE_SERVER_END_WHEN_EMPTY", hide_env_values = true)]
+    pub(crate) end_when_empty: Option<Span>,
+
     /// Register with this token issuer, so that backends can request tokens for a group of servers; may be repeated for
     /// issuers that share one registry [default: none]
     #[arg(long, value_name = "URL", value_delimiter = ',', env = "SLIPGATE_SERVER_ISSUER", hide_env_values = true)]

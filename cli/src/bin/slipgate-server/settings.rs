@@ -26,6 +26,8 @@ const DEFAULT_SLOTS: u32 = 64;
 const DEFAULT_TICK: u32 = 60;
 /// Shorter than the 10 s or more that process managers wait before they kill, unless a report of the end hangs.
 const DEFAULT_DRAIN: Duration = Duration::from_secs(5);
+/// Under Agones: longer than the lifetime of a token and the load of a match.
+const DEFAULT_END_WHEN_EMPTY: Duration = Duration::from_secs(120);
 
 /// Keep-alives are due ten times a second, so a slower tick would delay them.
 const MIN_TICK_HZ: u32 = 10;
@@ -60,6 +62,8 @@ pub(crate) struct FleetSettings {
     /// The loopback port of Agones' REST gateway.
     pub(crate) agones_port: Option<u16>,
     pub(crate) hooks: Vec<HookTarget>,
+    /// The time without clients after which an allocated server ends.
+    pub(crate) end_when_empty: Option<Duration>,
     /// The registration, without the addresses, which are known after the start.
     pub(crate) registration: Option<RegistrationConfig>,
     /// The file of its API key.
@@ -75,9 +79,12 @@ impl FleetSettings {
     fn gather(flags: &Flags, file: &ConfigFile, protocol_id: u64) -> Result<Self, Failure> {
         let is_agones = flags.agones.or(file.agones).unwrap_or(false);
         let agones_port = is_agones.then(FleetConfig::agones_port_of_environment);
+        let default = is_agones.then_some(DEFAULT_END_WHEN_EMPTY);
+        let end_when_empty = flags.end_when_empty.or(file.end_when_empty).map_or(default, |span| Some(span.0));
         Ok(Self {
             agones_port,
             hooks: hooks(flags, file)?,
+            end_when_empty: end_when_empty.filter(|time| !time.is_zero()),
             registration: registration(flags, file, protocol_id)?,
             issuer_key_file: issuer_key_file(flags, file).cloned(),
         })

@@ -75,13 +75,14 @@ pub(crate) fn start_admin(bind: SocketAddr, token: Option<AdminToken>) -> Result
 
 /// Starts the life cycle and what is informed of it.
 pub(crate) fn start_fleet(settings: &Settings) -> Result<Fleet, Failure> {
-    let FleetSettings { agones_port, hooks, .. } = &settings.fleet;
+    let FleetSettings { agones_port, hooks, end_when_empty, .. } = &settings.fleet;
     let config = FleetConfig {
         slots: settings.config.slots,
         agones_port: *agones_port,
         hooks: hooks.clone(),
         // Only where systemd has started the program.
         systemd: true,
+        end_when_empty: *end_when_empty,
     };
     Fleet::start(config).map_err(|error| Failure::run_time(format!("the life cycle cannot be started: {error}")))
 }
@@ -194,6 +195,7 @@ fn log_start(servers: &[Server], settings: &Settings, remembered: usize) {
         pending_clients = config.pending_clients,
         shutdown_delay = span(Some(settings.shutdown_delay).filter(|delay| !delay.is_zero()), "none"),
         drain = span(Some(*drain), ""),
+        end_when_empty = span(settings.fleet.end_when_empty, "never"),
         dscp = %dscp,
         kernel_filter = server.sockets().filter().is_some(),
         batching = sockets.batching().name(),
