@@ -35,8 +35,8 @@ const IDLE: Duration = Duration::from_secs(60);
 const MAX_ADMITTED: usize = 128;
 /// The maximum number of addresses of a server.
 const MAX_ADDRESSES: usize = 4;
-/// The status of the heartbeats of a server that was replaced.
-const REPLACED: u16 = 409;
+/// The code of the error of a server that was replaced.
+const REPLACED: &str = "server_replaced";
 /// The maximum length of an id and of a name, in characters.
 const MAX_NAME_CHARS: usize = 64;
 
@@ -93,6 +93,7 @@ struct RegistrationBeat<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     running_millis: Option<u64>,
     instance: &'a str,
+    sequence: u64,
 }
 
 /// Sends heartbeats from the state ready on, and removes the server at its end.
@@ -101,6 +102,8 @@ pub(crate) struct RegistrationDriver {
     path: String,
     /// Distinguishes this run from other servers with its id.
     instance: String,
+    /// The number of the last heartbeat: the issuer ignores one that arrives after a later one.
+    sequence: u64,
     /// A little later than the start of the server, which is within the issuer's margin.
     started: Instant,
     issuer: IssuerLink,
@@ -121,7 +124,8 @@ impl RegistrationDriver {
         // The keys of a hash map are random, and need not be secret here.
         let instance = format!("{:016x}", RandomState::new().hash_one(std::process::id()));
         let started = Instant::now();
-        Self { config, path, instance, started, issuer, population, redirects, back_off, budget, reported }
+        let sequence = 0;
+        Self { config, path, instance, sequence, started, issuer, population, redirects, back_off, budget, reported }
     }
 
     /// Sends a heartbeat. Returns the time until the next one.
@@ -131,6 +135,7 @@ impl RegistrationDriver {
         self.reported.retain(|client| connected.contains(client));
         let is_new = |(client, _): &&(ClientHandle, ClientId)| !self.reported.contains(client);
         let new: Vec<_> = now.clients.iter().filter(is_new).take(MAX_ADMITTED).copied().collect();
+        self.sequence += 1;
         let heartbeat = RegistrationBeat {
             protocol_id: self.config.protocol_id.to_string(),
             addresses: self.config.addresses.iter().take(MAX_ADDRESSES).map(ToString::to_string).collect(),
@@ -145,6 +150,7 @@ impl RegistrationDriver {
             running_millis: (!self.config.accepts_earlier_tokens)
                 .then(|| u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)),
             instance: &self.instance,
+            sequence: self.sequence,
         };
         let result = self.issuer.call(self.timeout(), CallMethod::Put, &self.path, Some(&heartbeat));
         match result {
@@ -161,7 +167,8 @@ impl RegistrationDriver {
                 heartbeat
             }
             refused => {
-                if let Ok(CallResponse { status: REPLACED, body }) = &refused
+                if let Ok(CallResponse { status: 409, body }) = &refused
+                    && body.pointer("/error/code").and_then(Value::as_str) == Some(REPLACED)
                     && self.back_off.is_first()
                 {
                     let server = &self.config.server_id;
@@ -184,7 +191,7 @@ impl RegistrationDriver {
 
     /// Removes the server from the registry. Without it, the issuer notices the end by the missing heartbeats.
     fn remove(&self) {
-        let path = format!("{}?instance={}", self.path, self.instance);
+        let path = format!("{}?instance={}&sequence={}", self.path, self.instance, self.sequence + 1);
         let result = self.issuer.call(self.timeout(), CallMethod::Delete, &path, None::<&()>);
         if !result.as_ref().is_ok_and(CallResponse::is_success) {
             warn!(server = self.config.server_id, "the server could not be removed from the issuer");

@@ -469,7 +469,7 @@ const REQUESTS: &[(&str, &str, &str, &str)] = &[
         concat!(
             r#"{"protocol_id":"7","addresses":["192.0.2.1:40000","[2001:db8::1]:40001"],"group":"ranked","#,
             r#""region":"eu","slots":64,"free_slots":63,"draining":false,"build":"1.2","#,
-            r#""admitted_client_ids":["1","2"]}"#
+            r#""admitted_client_ids":["1","2"],"running_millis":1500,"instance":"1f","sequence":"2"}"#
         ),
     ),
     (
@@ -482,6 +482,7 @@ const REQUESTS: &[(&str, &str, &str, &str)] = &[
         ),
     ),
     ("removal", "DELETE /v1/servers/first", "@server", ""),
+    ("removal_of_run", "DELETE /v1/servers/first?instance=1f&sequence=3", "@server", ""),
     ("removal_of_none", "DELETE /v1/servers/none", "@any", ""),
 ];
 

@@ -22,6 +22,7 @@ mod file;
 mod instances;
 mod memory;
 mod name;
+mod order;
 mod placement;
 #[cfg(feature = "redis")]
 mod redis;
@@ -44,5 +45,5 @@ pub use self::store::{Registry, RegistryError, RegistryFuture};
 pub use self::types::{
     DEAD_AFTER, FORGOTTEN_AFTER, HEARTBEAT_INTERVAL, Heartbeat, MAX_ADDRESSES_PER_SERVER, MAX_ADMITTED_PER_HEARTBEAT,
     MAX_REGIONS, MAX_REGISTERED_SERVERS, MAX_SERVERS_PER_GROUP_TOKEN, MAX_SLOTS, MISSED_HEARTBEATS, RESERVATION_GRACE,
-    RESTART_MARGIN, Registration, ReservedServer, SlotRequest,
+    RESTART_MARGIN, Registration, ReservedServer, ServerInstance, SlotRequest,
 };

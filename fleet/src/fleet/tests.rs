@@ -321,6 +321,7 @@ fn server_registers_beats_drains_and_is_removed() {
     assert!((300..60_000).contains(&running.as_u64().unwrap()), "{running}");
     let instance = first.body.as_object_mut().unwrap().remove("instance").unwrap();
     assert_eq!(instance.as_str().unwrap().len(), 16);
+    assert_eq!(first.body.as_object_mut().unwrap().remove("sequence"), Some(json!(1)));
     assert_eq!(first.body, expected);
     let shard = fleet.population.add_shard();
     let mut clients = lock(&shard.clients);
@@ -342,8 +343,12 @@ fn server_registers_beats_drains_and_is_removed() {
     issuer.until("draining", |requests| requests.last().unwrap().body["draining"] == json!(true));
     drop(fleet);
     let last = issuer.requests().pop().unwrap().line;
-    assert_eq!(last, format!("DELETE /v1/servers/eu-1?instance={}", instance.as_str().unwrap()));
-    assert!(issuer.bodies("PUT /v1/servers/eu-1").iter().all(|body| body["instance"] == instance));
+    let bodies = issuer.bodies("PUT /v1/servers/eu-1");
+    // The removal has the next number after the heartbeats.
+    let (name, sequence) = (instance.as_str().unwrap(), bodies.len() + 1);
+    assert_eq!(last, format!("DELETE /v1/servers/eu-1?instance={name}&sequence={sequence}"));
+    assert!(bodies.iter().all(|body| body["instance"] == instance));
+    assert!(bodies.iter().zip(1..).all(|(body, sequence)| body["sequence"] == json!(sequence)), "{bodies:?}");
     // A server that is started again is another run.
     let again = registered(&[&issuer]);
     again.life_cycle().advance(LifeState::Ready);

@@ -45,6 +45,8 @@ pub enum ErrorCode {
     RequestTimeout,
     /// Another server with this id has registered since.
     ServerReplaced,
+    /// A later heartbeat or removal of the same run of the server was recorded already.
+    LateHeartbeat,
     /// The body is longer than 4 KiB.
     BodyTooLarge,
     /// The body is not declared as JSON, or is compressed.
@@ -73,7 +75,7 @@ pub enum ErrorCode {
 
 impl ErrorCode {
     /// All codes.
-    pub const ALL: [Self; 27] = [
+    pub const ALL: [Self; 28] = [
         Self::MalformedBody,
         Self::MissingField,
         Self::UnknownField,
@@ -89,6 +91,7 @@ impl ErrorCode {
         Self::MethodNotAllowed,
         Self::RequestTimeout,
         Self::ServerReplaced,
+        Self::LateHeartbeat,
         Self::BodyTooLarge,
         Self::UnsupportedMediaType,
         Self::WrongHost,
@@ -122,6 +125,7 @@ impl ErrorCode {
             Self::MethodNotAllowed => "method_not_allowed",
             Self::RequestTimeout => "request_timeout",
             Self::ServerReplaced => "server_replaced",
+            Self::LateHeartbeat => "late_heartbeat",
             Self::BodyTooLarge => "body_too_large",
             Self::UnsupportedMediaType => "unsupported_media_type",
             Self::WrongHost => "wrong_host",
@@ -154,7 +158,7 @@ impl ErrorCode {
             Self::NotFound => 404,
             Self::MethodNotAllowed => 405,
             Self::RequestTimeout => 408,
-            Self::ServerReplaced => 409,
+            Self::ServerReplaced | Self::LateHeartbeat => 409,
             Self::BodyTooLarge => 413,
             Self::UnsupportedMediaType => 415,
             Self::WrongHost => 421,
@@ -244,6 +248,7 @@ impl From<&RegistryError> for ErrorCode {
         match error {
             RegistryError::OutOfScope => Self::Forbidden,
             RegistryError::Replaced(_) => Self::ServerReplaced,
+            RegistryError::Late => Self::LateHeartbeat,
             RegistryError::NoFreeSlots => Self::NoFreeSlots,
             RegistryError::Full => Self::RegistryFull,
             RegistryError::Unavailable => Self::StoreUnavailable,
@@ -257,6 +262,7 @@ impl From<RegistryError> for ApiError {
         let (code, message) = (ErrorCode::from(&error), error.to_string());
         match error {
             RegistryError::OutOfScope | RegistryError::Replaced(_) => Self::of_field(code, "id", message),
+            RegistryError::Late => Self::of_field(code, "sequence", message),
             RegistryError::Recovering(left) => Self::new(code, message).with_retry_after(left),
             _ => Self::new(code, message).with_retry_after(Duration::from_secs(1)),
         }

@@ -107,9 +107,14 @@ pub(super) fn read_u64(field: &str, value: &Value) -> Result<u64, ApiError> {
 pub(super) fn parse_u64(value: &Value) -> Option<u64> {
     match value {
         Value::Number(number) => number.as_u64(),
-        Value::String(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => text.parse().ok(),
+        Value::String(text) => parse_digits(text),
         _ => None,
     }
+}
+
+/// Parses a decimal number without a sign.
+pub(super) fn parse_digits(text: &str) -> Option<u64> {
+    text.parse().ok().filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
 /// Parses a list of addresses.

@@ -9,11 +9,12 @@ use super::error::{ApiError, ErrorCode};
 use super::fields::{Fields, invalid, out_of_range, parse_u64, read_addresses, read_count, read_name, read_u64};
 use crate::registry::{
     Heartbeat, MAX_ADDRESSES_PER_SERVER, MAX_ADMITTED_PER_HEARTBEAT, MAX_SLOTS, Registration, RegistryName,
+    ServerInstance,
 };
 
 /// The fields of a heartbeat.
-pub const REGISTRATION_FIELDS: [&str; 11] =
-    [PROTOCOL_ID, ADDRESSES, GROUP, REGION, SLOTS, FREE_SLOTS, DRAINING, BUILD, ADMITTED, RUNNING, INSTANCE];
+pub const REGISTRATION_FIELDS: [&str; 12] =
+    [PROTOCOL_ID, ADDRESSES, GROUP, REGION, SLOTS, FREE_SLOTS, DRAINING, BUILD, ADMITTED, RUNNING, INSTANCE, SEQUENCE];
 
 /// The maximum length of the name of a build, in bytes.
 const MAX_BUILD_BYTES: usize = 64;
@@ -29,6 +30,7 @@ const BUILD: &str = "build";
 const ADMITTED: &str = "admitted_client_ids";
 const RUNNING: &str = "running_millis";
 pub(super) const INSTANCE: &str = "instance";
+pub(super) const SEQUENCE: &str = "sequence";
 
 /// Parses the body of `PUT /v1/servers/{id}`.
 pub(super) fn read(id: RegistryName, body: &[u8]) -> Result<Heartbeat, ApiError> {
@@ -47,8 +49,22 @@ pub(super) fn read(id: RegistryName, body: &[u8]) -> Result<Heartbeat, ApiError>
     };
     let admitted = fields.get(ADMITTED).map(read_admitted).transpose()?.unwrap_or_default();
     let running = fields.get(RUNNING).map(|value| read_u64(RUNNING, value).map(Duration::from_millis)).transpose()?;
-    let instance = fields.get(INSTANCE).map(|value| read_name(INSTANCE, value)).transpose()?;
+    let name = fields.get(INSTANCE).map(|value| read_name(INSTANCE, value)).transpose()?;
+    let sequence = fields.get(SEQUENCE).map(|value| read_u64(SEQUENCE, value)).transpose()?;
+    let instance = server_instance(name, sequence)?;
     Ok(Heartbeat { registration, admitted, running, instance })
+}
+
+/// Returns the run of a server. Numbers of heartbeats are those of a run.
+pub(super) fn server_instance(
+    name: Option<RegistryName>,
+    sequence: Option<u64>,
+) -> Result<Option<ServerInstance>, ApiError> {
+    if name.is_none() && sequence.is_some() {
+        let message = format!("{INSTANCE} must be given with {SEQUENCE}");
+        return Err(ApiError::of_field(ErrorCode::MissingField, INSTANCE, message));
+    }
+    Ok(name.map(|name| ServerInstance { name, sequence }))
 }
 
 fn read_own_addresses(value: &Value) -> Result<Vec<core::net::SocketAddr>, ApiError> {
@@ -95,7 +111,7 @@ mod tests {
 
     const COMPLETE: &str = r#"{"protocol_id": "7", "addresses": ["192.0.2.1:1", "[2001:db8::1]:2"], "group": "g",
         "region": "eu", "slots": 64, "free_slots": 3, "draining": true, "build": "1.2",
-        "admitted_client_ids": ["1", 2], "running_millis": 1500, "instance": "1f"}"#;
+        "admitted_client_ids": ["1", 2], "running_millis": 1500, "instance": "1f", "sequence": 18446744073709551615}"#;
 
     fn id() -> RegistryName {
         "a".parse().unwrap()
@@ -108,7 +124,8 @@ mod tests {
         assert_eq!((registration.slots, registration.free_slots, registration.is_draining), (64, 3, true));
         assert_eq!(registration.region.unwrap().as_str(), "eu");
         assert_eq!((registration.build.as_deref(), admitted.len()), (Some("1.2"), 2));
-        assert_eq!((running, instance), (Some(Duration::from_millis(1500)), "1f".parse().ok()));
+        let run = ServerInstance { name: "1f".parse().unwrap(), sequence: Some(u64::MAX) };
+        assert_eq!((running, instance), (Some(Duration::from_millis(1500)), Some(run)));
     }
 
     #[test]
@@ -152,6 +169,9 @@ mod tests {
             ("running_millis", "1.5", InvalidField),
             ("instance", r#""""#, InvalidField),
             ("instance", "7", InvalidField),
+            ("instance", "null", MissingField),
+            ("sequence", "-1", InvalidField),
+            ("sequence", "18446744073709551616", InvalidField),
             ("admitted_client_ids", &format!("[{}1]", "1,".repeat(128)), OutOfRange),
         ];
         for (field, value, code) in cases {

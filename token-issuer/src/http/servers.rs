@@ -12,7 +12,8 @@ use serde::{Deserialize, Serialize};
 use super::TokenService;
 use super::authorize::{Authorized, expect_json, expect_no_coding, require, with_caller};
 use super::error::{ApiError, ErrorCode};
-use super::registration::{self, INSTANCE};
+use super::fields::parse_digits;
+use super::registration::{self, INSTANCE, SEQUENCE, server_instance};
 use super::request_body::RequestBody;
 use super::server_facts::ServerFacts;
 use crate::callers::Permission;
@@ -54,6 +55,7 @@ pub(super) async fn register(
 #[serde(deny_unknown_fields)]
 pub(super) struct RemoveQuery {
     instance: Option<String>,
+    sequence: Option<String>,
 }
 
 /// Handles `DELETE /v1/servers/{id}`.
@@ -66,10 +68,15 @@ pub(super) async fn remove(
     let removed = async {
         let caller = &authorized.caller;
         require(caller, Permission::Register)?;
-        let (id, wrong) = (path_id(&id)?, "the only parameter is `instance`, the one of the heartbeats");
-        let wrong = || ApiError::of_field(ErrorCode::InvalidField, INSTANCE, wrong);
-        let Query(query) = query.map_err(|_| wrong())?;
-        let instance = query.instance.map(|text| text.parse().map_err(|_| wrong())).transpose()?;
+        let id = path_id(&id)?;
+        let wrong = |field| {
+            let message = "the parameters are `instance` and `sequence`, as of the heartbeats";
+            ApiError::of_field(ErrorCode::InvalidField, field, message)
+        };
+        let Query(query) = query.map_err(|_| wrong(INSTANCE))?;
+        let name = query.instance.map(|text| text.parse().map_err(|_| wrong(INSTANCE))).transpose()?;
+        let sequence = query.sequence.map(|text| parse_digits(&text).ok_or_else(|| wrong(SEQUENCE))).transpose()?;
+        let instance = server_instance(name, sequence)?;
         let removed = service.registry.remove(id, instance, caller.scopes()).await?;
         Ok::<_, ApiError>(Json(Removed { removed }))
     };

@@ -23,7 +23,7 @@ use super::name::RegistryName;
 use super::status::ServerStatus;
 use super::store::{Registry, RegistryError, RegistryFuture};
 use super::table::RegistryTable;
-use super::types::{Heartbeat, ReservedServer, SlotRequest};
+use super::types::{Heartbeat, ReservedServer, ServerInstance, SlotRequest};
 use crate::callers::Scopes;
 
 /// A registry in a file, for one issuer.
@@ -101,9 +101,11 @@ impl Registry for FileRegistry {
         self.change(move |table, now| {
             let registration = heartbeat.registration.clone();
             table.forget_dead(now);
-            let changed = table.register(heartbeat, scopes, now)?;
+            let instance = heartbeat.instance.clone();
+            let Some(changed) = table.register(heartbeat, scopes, now)? else { return Ok(((), Vec::new())) };
             let id = registration.id.clone();
             let mut changes = vec![Change::Server(Box::new(registration), now)];
+            changes.extend(last_of_run(table, &id, instance));
             for client_id in changed {
                 let left = table.reservation(&id, client_id);
                 changes.push(Change::Reservation(id.clone(), client_id, left));
@@ -115,12 +117,16 @@ impl Registry for FileRegistry {
     fn remove<'a>(
         &'a self,
         id: RegistryName,
-        instance: Option<RegistryName>,
+        instance: Option<ServerInstance>,
         scopes: &'a Scopes,
     ) -> RegistryFuture<'a, bool> {
         self.change(move |table, now| {
             let is_removed = table.remove(&id, instance.as_ref(), scopes, now)?;
-            Ok((is_removed, if is_removed { vec![Change::Removed(id)] } else { Vec::new() }))
+            let mut changes = Vec::from_iter(last_of_run(table, &id, instance));
+            if is_removed {
+                changes.push(Change::Removed(id));
+            }
+            Ok((is_removed, changes))
         })
     }
 
@@ -150,6 +156,13 @@ impl Registry for FileRegistry {
     fn check(&self) -> Result<(), RegistryError> {
         if self.shared.is_available() { Ok(()) } else { Err(RegistryError::Unavailable) }
     }
+}
+
+/// Returns the row with the last number of a run, if it has one.
+fn last_of_run(table: &RegistryTable, id: &RegistryName, instance: Option<ServerInstance>) -> Option<Change> {
+    let name = instance?.name;
+    let (sequence, at) = table.last_of(id, &name)?;
+    Some(Change::Run(id.clone(), name, sequence, at))
 }
 
 /// Creates the file for its owner alone, unless it exists.

@@ -12,7 +12,7 @@ use super::name::RegistryName;
 use super::status::ServerStatus;
 use super::store::{Registry, RegistryError, RegistryFuture};
 use super::table::RegistryTable;
-use super::types::{Heartbeat, ReservedServer, SlotRequest};
+use super::types::{Heartbeat, ReservedServer, ServerInstance, SlotRequest};
 use crate::callers::Scopes;
 
 /// A registry in memory, for one issuer. A restart of the issuer loses the reservations of tokens that are in use.
@@ -73,7 +73,7 @@ impl Registry for MemoryRegistry {
     fn remove<'a>(
         &'a self,
         id: RegistryName,
-        instance: Option<RegistryName>,
+        instance: Option<ServerInstance>,
         scopes: &'a Scopes,
     ) -> RegistryFuture<'a, bool> {
         let removed = self.with_table(|table, now| table.remove(&id, instance.as_ref(), scopes, now));

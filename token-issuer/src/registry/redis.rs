@@ -8,6 +8,8 @@
 //!  {prefix}:m:{id}    sorted set: client id by the time of its newest reservation, in milliseconds
 //!  {prefix}:instances hash: id -> the run of the server that has the id
 //!  {prefix}:i:{id}    sorted set: runs that were replaced by the time of that
+//!  {prefix}:runs      hash: id and run -> the number of its last heartbeat or removal, in 20 digits
+//!  {prefix}:run-times sorted set: id and run by the time of that, in milliseconds
 //!  {prefix}:ends      sorted set: id by the end of the last reservation of each server, in milliseconds
 //!  {prefix}:started   hash: id -> when the server started, in milliseconds, if it refuses tokens from before
 //!  {prefix}:clock     hash: the registry's time, and the epoch of its data
@@ -40,7 +42,8 @@ use super::status::ServerStatus;
 use super::store::{Registry, RegistryError, RegistryFuture};
 use super::stored;
 use super::types::{
-    DEAD_AFTER, FORGOTTEN_AFTER, Heartbeat, MAX_REGISTERED_SERVERS, RESTART_MARGIN, ReservedServer, SlotRequest,
+    DEAD_AFTER, FORGOTTEN_AFTER, Heartbeat, MAX_REGISTERED_SERVERS, MAX_REMEMBERED_RUNS, RESTART_MARGIN,
+    RUN_FORGOTTEN_AFTER, ReservedServer, ServerInstance, SlotRequest,
 };
 use crate::callers::Scopes;
 
@@ -262,8 +265,11 @@ impl RedisRegistry {
     /// Reads all servers into the view.
     async fn read_servers(&self) -> Result<Vec<ServerStatus>, RegistryError> {
         let begin = Instant::now();
-        let (now, pause, rows): (u64, u64, Vec<(String, u64, u32)>) =
-            self.run(&self.scripts.list, |invocation| _ = invocation.arg(millis(FORGOTTEN_AFTER))).await?;
+        let (now, pause, rows): (u64, u64, Vec<(String, u64, u32)>) = self
+            .run(&self.scripts.list, |invocation| {
+                invocation.arg(millis(FORGOTTEN_AFTER)).arg(millis(RUN_FORGOTTEN_AFTER));
+            })
+            .await?;
         let mut servers: Vec<ServerStatus> = rows
             .into_iter()
             .filter_map(|(json, seen, reserved_slots)| {
@@ -362,9 +368,14 @@ impl RedisRegistry {
     }
 }
 
-/// Returns the text of a name, empty without one.
-fn text(name: Option<&RegistryName>) -> &str {
-    name.map_or("", RegistryName::as_str)
+/// Returns the name of an instance, empty without one.
+fn name_of(instance: Option<&ServerInstance>) -> &str {
+    instance.map_or("", |instance| instance.name.as_str())
+}
+
+/// Returns a number as scripts compare it: they have numbers of 53 bits, and texts of any length.
+fn digits(sequence: u64) -> String {
+    format!("{sequence:020}")
 }
 
 /// Returns whether the scopes include a protocol id and group, as scripts write them.
@@ -384,12 +395,15 @@ impl Registry for RedisRegistry {
             let arguments = |invocation: &mut ScriptInvocation<'_>, expected: &str| {
                 invocation.arg(registration.id.as_str()).arg(expected).arg(&group).arg(&json).arg(free);
                 invocation.arg(MAX_REGISTERED_SERVERS).arg(millis(RESTART_MARGIN)).arg(&running);
-                invocation.arg(text(instance.as_ref())).arg(millis(DEAD_AFTER)).arg(MAX_REPLACED);
+                invocation.arg(name_of(instance.as_ref())).arg(millis(DEAD_AFTER)).arg(MAX_REPLACED);
+                let sequence = instance.as_ref().and_then(|instance| instance.sequence);
+                invocation.arg(sequence.map(digits).unwrap_or_default()).arg(MAX_REMEMBERED_RUNS);
                 admitted.iter().for_each(|client_id| _ = invocation.arg(client_id.0));
             };
             let (state, other) = self.run_in_scope(&self.scripts.register, scopes, group.clone(), arguments).await?;
             match state.as_str() {
                 "full" => return Err(RegistryError::Full),
+                "late" => return Err(RegistryError::Late),
                 "replaced" => {
                     let other = stored::from_json(&other).map(|other| other.addresses);
                     return Err(RegistryError::Replaced(other.unwrap_or_default()));
@@ -403,12 +417,14 @@ impl Registry for RedisRegistry {
     fn remove<'a>(
         &'a self,
         id: RegistryName,
-        instance: Option<RegistryName>,
+        instance: Option<ServerInstance>,
         scopes: &'a Scopes,
     ) -> RegistryFuture<'a, bool> {
         Box::pin(async move {
             let arguments = |invocation: &mut ScriptInvocation<'_>, expected: &str| {
-                invocation.arg(id.as_str()).arg(expected).arg(text(instance.as_ref()));
+                let sequence = instance.as_ref().and_then(|instance| instance.sequence).unwrap_or(u64::MAX);
+                invocation.arg(id.as_str()).arg(expected).arg(name_of(instance.as_ref()));
+                invocation.arg(digits(sequence)).arg(MAX_REMEMBERED_RUNS);
             };
             let (state, _) = self.run_in_scope(&self.scripts.remove, scopes, String::new(), arguments).await?;
             Ok(state == "removed")

@@ -8,7 +8,7 @@ use core::time::Duration;
 
 use super::name::RegistryName;
 use super::status::ServerStatus;
-use super::types::{Heartbeat, ReservedServer, SlotRequest};
+use super::types::{Heartbeat, ReservedServer, ServerInstance, SlotRequest};
 use crate::callers::Scopes;
 
 /// Why a store could not do what it was asked for.
@@ -21,6 +21,8 @@ pub enum RegistryError {
     OutOfScope,
     /// Another server with this id has registered since, has these addresses, and is alive.
     Replaced(Vec<SocketAddr>),
+    /// A later heartbeat or removal of the same run was recorded already.
+    Late,
     /// The registry has [`MAX_REGISTERED_SERVERS`](super::MAX_REGISTERED_SERVERS) servers.
     Full,
     /// The store does not respond, or failed.
@@ -38,6 +40,7 @@ impl fmt::Display for RegistryError {
             }
             Self::NoFreeSlots => "no server of this group has a free slot",
             Self::OutOfScope => "a server with this id is registered in a group or game that this API key may not use",
+            Self::Late => "a later heartbeat or removal of this run of the server was recorded already",
             Self::Full => "the registry has its maximum number of servers",
             Self::Recovering(_) => {
                 "the store of the registry has started or lost its data, and issuers write their reservations again"
@@ -55,16 +58,18 @@ pub type RegistryFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, RegistryE
 /// A store of registrations and reservations. The HTTP service shares one among all requests.
 pub trait Registry: Send + Sync {
     /// Records a heartbeat, which registers the server if it is new. The caller has checked that the scopes include
-    /// its group and game.
+    /// its group and game. A heartbeat with the number of the last one is that one again, and changes nothing.
     ///
     /// # Errors
     /// [`RegistryError::OutOfScope`] if the scopes do not include the group and game from which it would move,
+    /// [`RegistryError::Late`] if a later heartbeat or removal of the same run was recorded,
     /// [`RegistryError::Replaced`] if another instance has taken the id and is alive, [`RegistryError::Full`] for a new
     /// server beyond the maximum, [`RegistryError::Unavailable`] if it was not recorded.
     fn register<'a>(&'a self, heartbeat: Heartbeat, scopes: &'a Scopes) -> RegistryFuture<'a, ()>;
 
-    /// Removes a server, unless another instance than the given one has its id. Its reservations stay until they end.
-    /// Returns whether it was removed.
+    /// Removes a server, unless another instance than the given one has its id, or the instance has sent a later
+    /// heartbeat. Its reservations stay until they end. Earlier heartbeats of the instance do not register the server
+    /// again for a minute. Returns whether it was removed.
     ///
     /// # Errors
     /// [`RegistryError::OutOfScope`] if the scopes do not include its group and game, [`RegistryError::Unavailable`] if
@@ -72,7 +77,7 @@ pub trait Registry: Send + Sync {
     fn remove<'a>(
         &'a self,
         id: RegistryName,
-        instance: Option<RegistryName>,
+        instance: Option<ServerInstance>,
         scopes: &'a Scopes,
     ) -> RegistryFuture<'a, bool>;
 

@@ -1,5 +1,6 @@
 //! Registrations and reservations in memory. Time and chance are arguments.
 
+use core::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use slipgate_netcode::time::UnixMillis;
 
 use super::instances::Instances;
 use super::name::RegistryName;
+use super::order::RunOrder;
 use super::placement::{RankedServer, choose};
 #[cfg(feature = "registry-file")]
 use super::reservations::Reservation;
@@ -16,7 +18,7 @@ use super::status::ServerStatus;
 use super::store::RegistryError;
 use super::types::{
     DEAD_AFTER, FORGOTTEN_AFTER, Heartbeat, MAX_REGISTERED_SERVERS, RESTART_MARGIN, Registration, ReservedServer,
-    SlotRequest,
+    ServerInstance, SlotRequest,
 };
 use crate::callers::Scopes;
 
@@ -30,6 +32,7 @@ pub(super) struct RegistryTable {
     /// The group of each server.
     group_of: BTreeMap<RegistryName, GroupKey>,
     kept: KeptReservations,
+    order: RunOrder,
 }
 
 /// A server and its reservations.
@@ -92,10 +95,12 @@ fn millis(duration: Duration) -> u64 {
 }
 
 impl RegistryTable {
-    /// Records a heartbeat. Returns the clients whose reservations may have ended or changed by it.
+    /// Records a heartbeat. Returns the clients whose reservations may have ended or changed by it, or `None` if it was
+    /// recorded already.
     ///
     /// # Errors
     /// [`RegistryError::OutOfScope`] if the scopes do not include the group and game from which it would move,
+    /// [`RegistryError::Late`] if a later heartbeat or removal of the same run was recorded,
     /// [`RegistryError::Replaced`] if another instance has taken the id and is alive, [`RegistryError::Full`] if it is
     /// a new server beyond the maximum.
     pub(super) fn register(
@@ -103,13 +108,20 @@ impl RegistryTable {
         heartbeat: Heartbeat,
         scopes: &Scopes,
         now: UnixMillis,
-    ) -> Result<Vec<ClientId>, RegistryError> {
+    ) -> Result<Option<Vec<ClientId>>, RegistryError> {
         let Heartbeat { registration, admitted, running, instance } = heartbeat;
         let key = (registration.protocol_id, registration.group.clone());
         let id = registration.id.clone();
         self.check_scopes(&id, scopes)?;
+        let sequence = instance.as_ref().and_then(|instance| Some((&instance.name, instance.sequence?)));
+        match sequence.map(|(name, sequence)| self.order.compare(&id, name, sequence)) {
+            Some(Ordering::Less) => return Err(RegistryError::Late),
+            Some(Ordering::Equal) => return Ok(None),
+            _ => {}
+        }
+        let name = instance.as_ref().map(|instance| &instance.name);
         if let Some(entry) = self.find(&id)
-            && !entry.instances.accept(instance.as_ref(), age(entry.last_heartbeat, now) < DEAD_AFTER)
+            && !entry.instances.accept(name, age(entry.last_heartbeat, now) < DEAD_AFTER)
         {
             return Err(RegistryError::Replaced(entry.registration.addresses.clone()));
         }
@@ -119,33 +131,44 @@ impl RegistryTable {
             None if self.group_of.len() >= MAX_REGISTERED_SERVERS => return Err(RegistryError::Full),
             _ => None,
         };
+        if let Some((name, sequence)) = sequence {
+            self.order.record(&id, name, sequence, now);
+        }
         self.group_of.insert(id.clone(), key.clone());
         let kept = &mut self.kept;
         let entry = self.groups.entry(key).or_default().entry(id).or_insert_with_key(|id| {
-            old.unwrap_or_else(|| RegisteredServer::new(registration.clone(), instance.as_ref(), kept.take(id), now))
+            old.unwrap_or_else(|| RegisteredServer::new(registration.clone(), name, kept.take(id), now))
         });
         entry.registration = registration;
         entry.last_heartbeat = now;
         let mut changed = running.map(|running| entry.on_running(running, now)).unwrap_or_default();
         admitted.iter().for_each(|client_id| entry.reservations.admit(*client_id));
         changed.extend(admitted);
-        Ok(changed)
+        Ok(Some(changed))
     }
 
     /// Removes a server, but not its reservations: a restarted one may accept their tokens. Returns whether it was
-    /// removed: another instance than the given one may have its id.
+    /// removed: another instance than the given one may have its id, or the instance has sent a later heartbeat.
     ///
     /// # Errors
     /// [`RegistryError::OutOfScope`] if the scopes do not include its group and game.
     pub(super) fn remove(
         &mut self,
         id: &RegistryName,
-        instance: Option<&RegistryName>,
+        instance: Option<&ServerInstance>,
         scopes: &Scopes,
         now: UnixMillis,
     ) -> Result<bool, RegistryError> {
         self.check_scopes(id, scopes)?;
-        let may_remove = self.find(id).is_some_and(|entry| entry.instances.may_remove(instance));
+        if let Some(instance) = instance {
+            let sequence = instance.sequence.unwrap_or(u64::MAX);
+            if self.order.compare(id, &instance.name, sequence).is_lt() {
+                return Ok(false);
+            }
+            self.order.record(id, &instance.name, sequence, now);
+        }
+        let name = instance.map(|instance| &instance.name);
+        let may_remove = self.find(id).is_some_and(|entry| entry.instances.may_remove(name));
         Ok(may_remove && self.keep_reservations(id, now))
     }
 
@@ -176,13 +199,15 @@ impl RegistryTable {
         entry
     }
 
-    /// Removes the servers that have been dead for long, and the reservations of removed ones that have ended.
+    /// Removes the servers that have been dead for long, the reservations of removed ones that have ended, and the
+    /// last numbers of old runs.
     pub(super) fn forget_dead(&mut self, now: UnixMillis) {
         let is_gone = |entry: &RegisteredServer| age(entry.last_heartbeat, now) >= FORGOTTEN_AFTER;
         let all = self.groups.values().flatten();
         let gone: Vec<_> = all.filter(|(_, entry)| is_gone(entry)).map(|(id, _)| id.clone()).collect();
         gone.iter().for_each(|id| _ = self.keep_reservations(id, now));
         self.kept.expire(now);
+        self.order.expire(now);
     }
 
     /// Returns all servers in the order of their ids.
@@ -232,6 +257,21 @@ impl RegistryTable {
     pub(super) fn reservation(&self, id: &RegistryName, client_id: ClientId) -> Option<Reservation> {
         let group = self.groups.get(self.group_of.get(id)?)?;
         group.get(id)?.reservations.get(client_id)
+    }
+
+    /// Returns the last number of a run, and when it was recorded.
+    pub(super) fn last_of(&self, id: &RegistryName, instance: &RegistryName) -> Option<(u64, UnixMillis)> {
+        self.order.last(id, instance)
+    }
+
+    /// Adds the last number of a run that was recorded before a restart of the issuer.
+    pub(super) fn restore_last(
+        &mut self,
+        id: &RegistryName,
+        instance: &RegistryName,
+        (sequence, at): (u64, UnixMillis),
+    ) {
+        self.order.record(id, instance, sequence, at);
     }
 
     /// Adds the reservations of an earlier run. Those of a server that is not registered are kept until they end.

@@ -21,6 +21,10 @@ pub const RESERVATION_GRACE: Duration = Duration::from_secs(8);
 /// How long before a server's start a token was minted at least, if its reservation ends with the restart. The margin
 /// is for the difference of the clocks of issuer and server, and for the time that a heartbeat takes.
 pub const RESTART_MARGIN: Duration = Duration::from_secs(2);
+/// How long the number of a run's last heartbeat or removal is remembered.
+pub(super) const RUN_FORGOTTEN_AFTER: Duration = Duration::from_secs(60);
+/// The maximum number of runs of which it is remembered: those of all servers, and as many that have ended.
+pub(super) const MAX_REMEMBERED_RUNS: usize = 2 * MAX_REGISTERED_SERVERS;
 /// The maximum number of registered servers.
 pub const MAX_REGISTERED_SERVERS: usize = 10_000;
 /// The maximum number of addresses of one server: one for each address family, and two to spare.
@@ -67,8 +71,18 @@ pub struct Heartbeat {
     /// How long the server has been running, if it refuses tokens from before its start. The first heartbeat of a
     /// restarted server then ends the reservations of those tokens. `None` keeps them until they end.
     pub running: Option<Duration>,
+    /// The run of the server that sends it.
+    pub instance: Option<ServerInstance>,
+}
+
+/// A run of a server, and the place of a heartbeat or removal in the order of that run.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ServerInstance {
     /// Distinguishes this run of the server from another server with its id, and from its own restart.
-    pub instance: Option<RegistryName>,
+    pub name: RegistryName,
+    /// Higher than that of each earlier heartbeat of the run. `None` says nothing about the order; the removal of a
+    /// run without it is the last.
+    pub sequence: Option<u64>,
 }
 
 /// A request for slots on servers of a group.

@@ -162,8 +162,33 @@ fn replaced_server_is_refused_and_removes_no_other() {
     for wrong in ["?instance=a/b", "?instance=", "?x=1", "?instance=two&instance=two"] {
         remove(wrong).assert_refused(400, "invalid_field", Some("instance"));
     }
+    for wrong in ["", "-1", "%2B1", "18446744073709551616"] {
+        let query = format!("?instance=two&sequence={wrong}");
+        remove(&query).assert_refused(400, "invalid_field", Some("sequence"));
+    }
+    remove("?sequence=1").assert_refused(400, "missing_field", Some("instance"));
     assert_eq!(remove("?instance=two").json, json!({"removed": true}));
     assert_eq!(service.put("a", &of("one")).status, 200);
+}
+
+#[test]
+fn late_heartbeat_is_refused_and_revives_no_server() {
+    let service = Service::start();
+    let put = |sequence: Value, free_slots: u32| {
+        let mut heartbeat = heartbeat(64, free_slots);
+        (heartbeat["instance"], heartbeat["sequence"]) = (json!("one"), sequence);
+        service.put("a", &heartbeat)
+    };
+    assert_eq!(put(json!(1), 10).status, 200);
+    assert_eq!(put(json!("18446744073709551613"), 11).status, 200);
+    put(json!(2), 64).assert_refused(409, "late_heartbeat", Some("sequence"));
+    assert_eq!(put(json!(18_446_744_073_709_551_613_u64), 64).status, 200, "the last one again");
+    assert_eq!(service.get("/v1/servers").json["servers"][0]["free_slots"], 11);
+    let remove = |query: &str| service.send("DELETE", &format!("/v1/servers/a{query}"), "").json;
+    assert_eq!(remove("?instance=one&sequence=3"), json!({"removed": false}));
+    assert_eq!(remove("?instance=one&sequence=18446744073709551615"), json!({"removed": true}));
+    put(json!(18_446_744_073_709_551_614_u64), 64).assert_refused(409, "late_heartbeat", Some("sequence"));
+    assert_eq!(service.get("/v1/servers").json["servers"], json!([]));
 }
 
 #[test]

@@ -126,7 +126,7 @@ fn openapi_has_the_error_codes_under_their_status() {
     let paths = &document["paths"];
     for code in ErrorCode::ALL {
         let responses = match code {
-            ErrorCode::ServerReplaced => &paths["/v1/servers/{id}"]["put"]["responses"],
+            ErrorCode::ServerReplaced | ErrorCode::LateHeartbeat => &paths["/v1/servers/{id}"]["put"]["responses"],
             _ => &paths["/v1/tokens"]["post"]["responses"],
         };
         let status = match code {

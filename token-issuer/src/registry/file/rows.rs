@@ -1,6 +1,7 @@
 //! The rows of the file: how a table is read, and how changes are written.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use redb::{Database, ReadableTable, TableDefinition};
 use slipgate_netcode::ids::ClientId;
@@ -11,13 +12,15 @@ use crate::registry::name::RegistryName;
 use crate::registry::reservations::{Reservation, Reservations};
 use crate::registry::stored;
 use crate::registry::table::RegistryTable;
-use crate::registry::types::{FORGOTTEN_AFTER, Heartbeat, Registration};
+use crate::registry::types::{FORGOTTEN_AFTER, Heartbeat, RUN_FORGOTTEN_AFTER, Registration};
 
 /// Registrations as JSON, and the time of the last heartbeat in milliseconds since 1970, by server id.
 const SERVERS: TableDefinition<'_, &str, (&str, u64)> = TableDefinition::new("servers");
 /// Ends, numbers of tokens, and times of the newest one, by server id and client id. Times are in milliseconds since
 /// 1970.
 const RESERVATIONS: TableDefinition<'_, (&str, u64), (u64, u32, u64)> = TableDefinition::new("timed reservations");
+/// The last number of each run of a server, and its time in milliseconds since 1970, by server id and instance.
+const RUNS: TableDefinition<'_, (&str, &str), (u64, u64)> = TableDefinition::new("runs");
 /// When the file was opened, in milliseconds since 1970.
 const OPENED: TableDefinition<'_, (), u64> = TableDefinition::new("opened");
 
@@ -26,6 +29,7 @@ pub(super) enum Change {
     Server(Box<Registration>, UnixMillis),
     Removed(RegistryName),
     Reservation(RegistryName, ClientId, Option<Reservation>),
+    Run(RegistryName, RegistryName, u64, UnixMillis),
 }
 
 /// Reads the table, after a first commit that shows whether the file can be written. Returns the time from which the
@@ -54,6 +58,14 @@ pub(super) fn load(database: &Database, wall: UnixMillis) -> Result<(RegistryTab
             of_server.push((client_id.into(), Reservation { ends, made, tokens }));
         }
     }
+    for row in writing.open_table(RUNS)?.iter()? {
+        let (key, value) = row?;
+        let ((id, instance), (sequence, at)) = (key.value(), value.value());
+        now = now.max(UnixMillis(at));
+        if let (Ok(id), Ok(instance)) = (id.parse(), instance.parse()) {
+            table.restore_last(&id, &instance, (sequence, UnixMillis(at)));
+        }
+    }
     writing.open_table(OPENED)?.insert((), now.0)?;
     writing.commit()?;
     for (id, of_server) in reservations {
@@ -69,7 +81,7 @@ pub(super) fn write<'a>(
     sweep: Option<UnixMillis>,
 ) -> Result<(), redb::Error> {
     // The last change of each row counts.
-    let (mut servers, mut reservations) = (BTreeMap::new(), BTreeMap::new());
+    let (mut servers, mut reservations, mut runs) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
     for change in changes {
         match change {
             Change::Server(registration, seen) => {
@@ -78,6 +90,9 @@ pub(super) fn write<'a>(
             Change::Removed(id) => _ = servers.insert(id.as_str(), None),
             Change::Reservation(id, client_id, reservation) => {
                 reservations.insert((id.as_str(), client_id.0), *reservation);
+            }
+            Change::Run(id, instance, sequence, at) => {
+                runs.insert((id.as_str(), instance.as_str()), (*sequence, at.0));
             }
         }
     }
@@ -97,6 +112,10 @@ pub(super) fn write<'a>(
                 None => _ = table.remove(key)?,
             }
         }
+        let mut table = writing.open_table(RUNS)?;
+        for (key, last) in runs {
+            table.insert(key, last)?;
+        }
     }
     if let Some(now) = sweep {
         remove_ended(&writing, now)?;
@@ -106,7 +125,8 @@ pub(super) fn write<'a>(
 
 fn remove_ended(writing: &redb::WriteTransaction, now: UnixMillis) -> Result<(), redb::Error> {
     writing.open_table(RESERVATIONS)?.retain(|_, (ends, ..)| ends > now.0)?;
-    let forgotten = u64::try_from(FORGOTTEN_AFTER.as_millis()).unwrap_or(u64::MAX);
-    writing.open_table(SERVERS)?.retain(|_, (_, seen)| now.0.saturating_sub(seen) < forgotten)?;
+    let is_recent = |time: u64, age: Duration| u128::from(now.0.saturating_sub(time)) < age.as_millis();
+    writing.open_table(SERVERS)?.retain(|_, (_, seen)| is_recent(seen, FORGOTTEN_AFTER))?;
+    writing.open_table(RUNS)?.retain(|_, (_, at)| is_recent(at, RUN_FORGOTTEN_AFTER))?;
     Ok(())
 }

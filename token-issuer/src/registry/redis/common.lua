@@ -52,6 +52,22 @@ local function add(id, client, lifetime, made)
     end
 end
 
+-- Returns the number of the last heartbeat or removal of a run, or false. Numbers are texts of 20 digits.
+local function last_of(id, instance)
+    return redis.call('HGET', prefix .. ':runs', id .. '/' .. instance)
+end
+
+-- Records the number of the last heartbeat or removal of a run. Beyond `max` runs, the one with the earliest one is
+-- forgotten.
+local function record(id, instance, sequence, max)
+    local runs, times, run = prefix .. ':runs', prefix .. ':run-times', id .. '/' .. instance
+    redis.call('HSET', runs, run, sequence)
+    redis.call('ZADD', times, now, run)
+    if redis.call('ZCARD', times) > max then
+        redis.call('HDEL', runs, redis.call('ZPOPMIN', times)[1])
+    end
+end
+
 -- Removes a server. Its reservations stay until they end: a restarted server may accept their tokens.
 local function remove(id)
     redis.call('HDEL', prefix .. ':started', id)

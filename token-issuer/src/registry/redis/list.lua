@@ -1,4 +1,5 @@
--- ARGV: the age of the last heartbeat from which on a server is removed.
+-- ARGV: the age of the last heartbeat from which on a server is removed, and the age of the last number from which on a
+-- run is forgotten.
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', prefix .. ':seen', '-inf', now - tonumber(ARGV[4]))) do
     remove(id)
 end
@@ -6,6 +7,11 @@ end
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', prefix .. ':ends', '-inf', now, 'LIMIT', 0, 1000)) do
     redis.call('DEL', prefix .. ':r:' .. id, prefix .. ':t:' .. id, prefix .. ':m:' .. id)
     redis.call('ZREM', prefix .. ':ends', id)
+end
+local forgotten = now - tonumber(ARGV[5])
+for _, run in ipairs(redis.call('ZRANGEBYSCORE', prefix .. ':run-times', '-inf', forgotten, 'LIMIT', 0, 1000)) do
+    redis.call('HDEL', prefix .. ':runs', run)
+    redis.call('ZREM', prefix .. ':run-times', run)
 end
 local rows = {}
 local seen = redis.call('ZRANGE', prefix .. ':seen', 0, -1, 'WITHSCORES')

@@ -1,16 +1,21 @@
 -- ARGV: id, the group in which the server may be registered, its group, registration, free slots, maximum number of
 -- servers, margin of a restart, time since the server's start or nothing, run of the server or nothing, age of a dead
--- server's heartbeat, maximum number of replaced runs, client ids that got a slot.
+-- server's heartbeat, maximum number of replaced runs, number of the heartbeat or nothing, maximum number of runs whose
+-- last numbers are remembered, client ids that got a slot.
 local id, group = ARGV[4], ARGV[6]
 local servers, groups = prefix .. ':servers', prefix .. ':groups'
 local old = redis.call('HGET', groups, id)
 if old and old ~= ARGV[5] then
     return { 'other group', old }
 end
+local instance, sequence = ARGV[12], ARGV[15]
+local last = instance ~= '' and sequence ~= '' and last_of(id, instance)
+if last and sequence <= last then
+    return { sequence == last and 'repeated' or 'late', '' }
+end
 if not old and redis.call('HLEN', servers) >= tonumber(ARGV[9]) then
     return { 'full', '' }
 end
-local instance = ARGV[12]
 if instance ~= '' then
     local current = redis.call('HGET', prefix .. ':instances', id)
     if current ~= instance then
@@ -27,6 +32,9 @@ if instance ~= '' then
         redis.call('HSET', prefix .. ':instances', id, instance)
     end
 end
+if instance ~= '' and sequence ~= '' then
+    record(id, instance, sequence, tonumber(ARGV[16]))
+end
 if old ~= group then
     redis.call('HSET', groups, id, group)
 end
@@ -42,7 +50,7 @@ if ARGV[11] ~= '' then
         redis.call('HSET', prefix .. ':started', id, started)
     end
 end
-for index = 15, #ARGV do
+for index = 17, #ARGV do
     -- Another token of the client may still be used.
     local client = ARGV[index]
     if redis.call('HINCRBY', prefix .. ':t:' .. id, client, -1) <= 0 then

@@ -146,10 +146,10 @@ fn restart_ends_the_reservations_of_refused_tokens() {
     table.register(heartbeat(&server), &Scopes::default(), at(5_900)).unwrap();
     assert_eq!(table.servers(at(5_900))[0].reserved_slots, 3);
     // It has started at 6.0 s, by a clock that may differ by 2 s.
-    assert_eq!(table.register(beat(900), &Scopes::default(), at(6_900)), Ok(vec![ClientId(2)]));
+    assert_eq!(table.register(beat(900), &Scopes::default(), at(6_900)), Ok(Some(vec![ClientId(2)])));
     assert_eq!(table.servers(at(6_900))[0].reserved_slots, 2);
-    assert_eq!(table.register(beat(1_900), &Scopes::default(), at(7_900)), Ok(Vec::new()));
-    assert_eq!(table.register(beat(100), &Scopes::default(), at(10_100)).unwrap().len(), 2);
+    assert_eq!(table.register(beat(1_900), &Scopes::default(), at(7_900)), Ok(Some(Vec::new())));
+    assert_eq!(table.register(beat(100), &Scopes::default(), at(10_100)).unwrap().unwrap().len(), 2);
     assert_eq!(table.servers(at(10_100))[0].reserved_slots, 0);
 }
 
@@ -259,7 +259,7 @@ fn reservations_outlive_the_registration_of_their_server() {
     // Its restart is known by the time since its start.
     assert!(remove(&mut table, 63_000));
     let restarted = Heartbeat { running: Some(Duration::ZERO), ..heartbeat(&server) };
-    assert_eq!(table.register(restarted, &Scopes::default(), at(64_000)), Ok(vec![ClientId(2)]));
+    assert_eq!(table.register(restarted, &Scopes::default(), at(64_000)), Ok(Some(vec![ClientId(2)])));
     assert_eq!(table.servers(at(64_000))[0].reserved_slots, 0);
 }
 
@@ -271,5 +271,5 @@ fn number_of_servers_is_limited() {
     }
     let one_more = heartbeat(&registration("one-more", 1));
     assert_eq!(table.register(one_more, &Scopes::default(), START), Err(RegistryError::Full));
-    assert_eq!(table.register(heartbeat(&registration("s7", 1)), &Scopes::default(), START), Ok(Vec::new()));
+    assert_eq!(table.register(heartbeat(&registration("s7", 1)), &Scopes::default(), START), Ok(Some(Vec::new())));
 }

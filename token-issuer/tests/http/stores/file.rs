@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use slipgate_token_issuer::registry::{FileRegistry, FileRegistryError, Registry, RegistryError};
 
 use super::rules::{
-    ALL, check_dead_servers, check_instances, check_rules, check_scopes, heartbeat, request, reserve_all, server,
+    ALL, check_dead_servers, check_instances, check_order, check_rules, check_scopes, heartbeat, instance, numbered,
+    request, reserve_all, server,
 };
 
 /// A folder that is removed at the end of a test.
@@ -52,6 +53,7 @@ async fn file_follows_the_rules() {
     let registry = folder.open().unwrap();
     check_scopes(&registry).await;
     check_instances(&registry).await;
+    check_order(&registry).await;
     check_rules(&registry).await;
     check_dead_servers(&registry).await;
 }
@@ -88,6 +90,23 @@ async fn reservations_survive_a_restart() {
     drop(registry);
     let registry = reopen(&folder).await;
     assert_eq!(registry.servers().await.unwrap()[0].reserved_slots, 2);
+}
+
+#[tokio::test]
+async fn order_of_heartbeats_survives_a_restart() {
+    let folder = Folder::new();
+    let registry = folder.open().unwrap();
+    registry.register(numbered("run", 5, 10), &ALL).await.unwrap();
+    drop(registry);
+    let registry = reopen(&folder).await;
+    assert_eq!(registry.register(numbered("run", 4, 99), &ALL).await, Err(RegistryError::Late));
+    assert_eq!(registry.servers().await.unwrap()[0].registration.free_slots, 10);
+    assert_eq!(registry.remove(server("numbered", 1).id, instance("run", Some(7)), &ALL).await, Ok(true));
+    drop(registry);
+    let registry = reopen(&folder).await;
+    assert_eq!(registry.register(numbered("run", 6, 99), &ALL).await, Err(RegistryError::Late));
+    assert_eq!(registry.servers().await.unwrap(), []);
+    registry.register(numbered("run", 8, 11), &ALL).await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -13,7 +13,8 @@ use tokio::time::sleep;
 use crate::common::{PROTOCOL_ID, SERVERS, Service, TestResponse, agent};
 
 use super::rules::{
-    ALL, check_dead_servers, check_instances, check_rules, check_scopes, heartbeat, request, reserve_all, server,
+    ALL, check_dead_servers, check_instances, check_order, check_rules, check_scopes, heartbeat, request, reserve_all,
+    server,
 };
 
 /// The longest time that a test waits for the store.
@@ -111,6 +112,7 @@ async fn redis_follows_the_rules() {
     sleep(Duration::from_millis(300)).await;
     check_scopes(registry.as_ref()).await;
     check_instances(registry.as_ref()).await;
+    check_order(registry.as_ref()).await;
     check_rules(registry.as_ref()).await;
     check_dead_servers(registry.as_ref()).await;
 }

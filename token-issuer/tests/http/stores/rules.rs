@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use slipgate_token_issuer::callers::Scopes;
 use slipgate_token_issuer::registry::{
-    Heartbeat, MemoryRegistry, Registration, Registry, RegistryError, RegistryName, RegistryState, SlotRequest,
+    Heartbeat, MemoryRegistry, Registration, Registry, RegistryError, RegistryName, RegistryState, ServerInstance,
+    SlotRequest,
 };
 
 /// The scopes of a key that may do everything.
@@ -28,6 +29,11 @@ pub(crate) fn server(id: &str, slots: u32) -> Registration {
 
 pub(crate) fn heartbeat(registration: &Registration) -> Heartbeat {
     Heartbeat { registration: registration.clone(), admitted: Vec::new(), running: None, instance: None }
+}
+
+/// Returns a run of a server with the number of its heartbeat.
+pub(crate) fn instance(name: &str, sequence: Option<u64>) -> Option<ServerInstance> {
+    Some(ServerInstance { name: name.parse().unwrap(), sequence })
 }
 
 pub(crate) fn request(client_id: u64) -> SlotRequest {
@@ -118,11 +124,11 @@ pub(crate) async fn check_instances(registry: &dyn Registry) {
     let of = |run: &str, port: u16| {
         let mut registration = server("twice", 3);
         registration.addresses = vec![([192, 0, 2, 1], port).into()];
-        Heartbeat { instance: Some(run.parse().unwrap()), ..heartbeat(&registration) }
+        Heartbeat { instance: instance(run, None), ..heartbeat(&registration) }
     };
     let addresses = async || registry.servers().await.unwrap()[0].registration.addresses.clone();
     let replaced = |port: u16| Err(RegistryError::Replaced(vec![([192, 0, 2, 1], port).into()]));
-    let (id, run): (RegistryName, _) = (server("twice", 3).id, |run: &str| Some(run.parse().unwrap()));
+    let (id, run): (RegistryName, _) = (server("twice", 3).id, |run: &str| instance(run, None));
     registry.register(of("one", 1), &ALL).await.unwrap();
     // A restarted server, or another one, gets the id at once.
     registry.register(of("two", 2), &ALL).await.unwrap();
@@ -146,6 +152,57 @@ pub(crate) async fn check_instances(registry: &dyn Registry) {
     // A server that does not name its run is not distinguished.
     registry.register(heartbeat(&server("twice", 3)), &ALL).await.unwrap();
     assert_eq!(registry.remove(id, None, &ALL).await, Ok(true));
+}
+
+/// Returns the heartbeat of a run with this number and these free slots.
+pub(crate) fn numbered(run: &str, sequence: u64, free_slots: u32) -> Heartbeat {
+    let registration = Registration { free_slots, ..server("numbered", 1_000) };
+    Heartbeat { instance: instance(run, Some(sequence)), ..heartbeat(&registration) }
+}
+
+/// Checks that a late heartbeat or removal of a run changes nothing.
+pub(crate) async fn check_order(registry: &dyn Registry) {
+    let id: RegistryName = server("numbered", 1).id;
+    let free_slots = async || {
+        let listed = registry.servers().await.unwrap();
+        listed.iter().find(|listed| listed.registration.id == id).map(|listed| listed.registration.free_slots)
+    };
+    let late = Err(RegistryError::Late);
+    // Numbers of 64 bits keep their order, and those with more digits come later.
+    let first = u64::MAX - 100;
+    registry.register(numbered("run", 9, 9), &ALL).await.unwrap();
+    registry.register(numbered("run", first, 10), &ALL).await.unwrap();
+    registry.register(numbered("run", first + 1, 11), &ALL).await.unwrap();
+    for (sequence, expected) in [(first, &late), (9, &late), (10, &late), (first + 1, &Ok(()))] {
+        assert_eq!(&registry.register(numbered("run", sequence, 99), &ALL).await, expected, "{sequence}");
+        assert_eq!(free_slots().await, Some(11), "{sequence}");
+    }
+    // A heartbeat without a number, or of another run, has no place in this order.
+    registry.register(Heartbeat { instance: instance("run", None), ..numbered("run", 0, 12) }, &ALL).await.unwrap();
+    assert_eq!(free_slots().await, Some(12));
+    registry.register(numbered("next", 1, 13), &ALL).await.unwrap();
+    assert_eq!(registry.register(numbered("run", 9, 99), &ALL).await, late);
+    assert_eq!(free_slots().await, Some(13));
+
+    // A late removal removes nothing, and a late heartbeat registers nothing.
+    registry.register(numbered("next", 3, 14), &ALL).await.unwrap();
+    assert_eq!(registry.remove(id.clone(), instance("next", Some(2)), &ALL).await, Ok(false));
+    assert_eq!(free_slots().await, Some(14));
+    for is_removed in [true, false] {
+        assert_eq!(registry.remove(id.clone(), instance("next", Some(5)), &ALL).await, Ok(is_removed));
+        assert_eq!(registry.register(numbered("next", 4, 99), &ALL).await, late);
+        assert_eq!(registry.register(numbered("run", 9, 99), &ALL).await, late);
+        assert_eq!(free_slots().await, None);
+    }
+    registry.register(numbered("next", 6, 15), &ALL).await.unwrap();
+    assert_eq!(free_slots().await, Some(15));
+    // A removal without a number is the last of its run, also if it overtakes the first heartbeat.
+    assert_eq!(registry.remove(id.clone(), instance("next", None), &ALL).await, Ok(true));
+    assert_eq!(registry.remove(id.clone(), instance("later", None), &ALL).await, Ok(false));
+    for run in ["next", "later"] {
+        assert_eq!(registry.register(numbered(run, 1_000, 99), &ALL).await, late, "{run}");
+    }
+    assert_eq!(free_slots().await, None);
 }
 
 /// Waits until all servers are dead, and checks that no token leads to them. One of them lives, and is restarted later.
@@ -218,6 +275,7 @@ async fn memory_follows_the_rules() {
     let registry = MemoryRegistry::default();
     check_scopes(&registry).await;
     check_instances(&registry).await;
+    check_order(&registry).await;
     check_rules(&registry).await;
     check_dead_servers(&registry).await;
 }
