@@ -76,7 +76,8 @@ pub(crate) struct Flags {
     )]
     pub(crate) servers: Vec<AllowedServer>,
 
-    /// Where registered game servers are kept: `memory`, a file, or redis://HOST:PORT/DATABASE [default: memory]
+    /// Where registered game servers are kept: a file, `memory`, or redis://HOST:PORT/DATABASE [default: the file
+    /// registry.redb in the state directory of systemd, otherwise in the working directory]
     #[arg(long, value_name = "STORE", env = "SLIPGATE_ISSUER_REGISTRY", hide_env_values = true)]
     // Kept as text: clap quotes a value that it cannot parse, and a URL may hold a password by mistake.
     pub(crate) registry: Option<String>,

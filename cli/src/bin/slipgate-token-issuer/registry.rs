@@ -1,10 +1,11 @@
 //! Opens the registry of game servers.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use slipgate_cli::Failure;
 use slipgate_os::key_file::read_secret_file;
-use slipgate_token_issuer::registry::{FileRegistry, MemoryRegistry, RedisRegistry, Registry};
+use slipgate_token_issuer::registry::{FileRegistry, FileRegistryError, MemoryRegistry, RedisRegistry, Registry};
 
 use crate::settings::RestartSettings;
 use crate::values::RegistrySetting;
@@ -12,13 +13,12 @@ use crate::values::RegistrySetting;
 /// Opens the configured registry. That in Redis connects in the background, and again whenever the connection is lost.
 pub(crate) fn open(settings: &RestartSettings) -> Result<Arc<dyn Registry>, Failure> {
     let url = match &settings.registry {
-        None | Some(RegistrySetting::Memory) => return Ok(Arc::new(MemoryRegistry::default())),
-        Some(RegistrySetting::File(path)) => {
-            let registry = FileRegistry::open(path);
-            let registry = registry.map_err(|error| Failure::run_time(format!("{}: {error}", path.display())))?;
+        RegistrySetting::Memory => return Ok(Arc::new(MemoryRegistry::default())),
+        RegistrySetting::File(path) => {
+            let registry = FileRegistry::open(path).map_err(|error| cannot_open(path, &error))?;
             return Ok(Arc::new(registry));
         }
-        Some(RegistrySetting::Redis(url)) => url,
+        RegistrySetting::Redis(url) => url,
     };
     let password = settings.registry_password_file.as_deref().map(read_secret_file).transpose();
     let password = password.map_err(|error| Failure::usage(error.to_string()))?;
@@ -27,4 +27,13 @@ pub(crate) fn open(settings: &RestartSettings) -> Result<Arc<dyn Registry>, Fail
     let registry = registry.map_err(|error| Failure::usage(error.to_string()))?;
     tokio::spawn(Arc::clone(&registry).keep_checking());
     Ok(registry)
+}
+
+/// Returns the error with the remedy: most containers have no folder that the issuer can write.
+fn cannot_open(path: &Path, error: &FileRegistryError) -> Failure {
+    let path = path.display();
+    Failure::run_time(format!(
+        "{path}: {error}; give --registry FILE in a folder that the issuer can write, or --registry memory, which \
+         forgets at a restart which slots are reserved"
+    ))
 }

@@ -20,7 +20,7 @@ use tracing::{info, warn};
 use crate::reload::{LastReads, Reloadable};
 use crate::settings::{Settings, Sources, TlsFiles};
 use crate::signals::{AsyncSignals, ReloadSignal, Signal};
-use crate::values::BindAddress;
+use crate::values::{BindAddress, RegistrySetting};
 use crate::{listen, registry};
 
 /// File descriptors besides the connections: runtime, signals, listener, the files of a reload, and some to spare.
@@ -76,7 +76,7 @@ async fn serve(settings: Settings, sources: Sources, connections: usize) -> Resu
     let (watch, files_due) = watch(&settings.files)?;
     // Must precede the line: a supervisor that sees it may send a signal at once.
     let mut signals = AsyncSignals::listen(reload).map_err(|error| not_registered(&error))?;
-    log_start(&socket.address, tls.is_some(), &settings.games, servers);
+    log_start(&socket.address, tls.is_some(), &settings.games, servers, &fixed.registry);
     let limits = http::HttpLimits { connections, ..fixed.http };
     let service = TokenService::new(settings.games, settings.api_keys).with_limits(limits).with_registry(registry);
     let service = if fixed.hosts.is_empty() { service } else { service.with_hosts(fixed.hosts.clone()) };
@@ -134,7 +134,7 @@ fn not_registered(error: &io::Error) -> Failure {
     Failure::run_time(format!("cannot register signal handlers: {error}"))
 }
 
-fn log_start(address: &BindAddress, tls: bool, games: &Games, servers: usize) {
+fn log_start(address: &BindAddress, tls: bool, games: &Games, servers: usize, registry: &RegistrySetting) {
     let Some(first) = games.iter().next() else { return };
     let (games, limits) = (games.iter().count(), first.limits());
     info!(
@@ -143,6 +143,7 @@ fn log_start(address: &BindAddress, tls: bool, games: &Games, servers: usize) {
         protocol_id = format_args!("{:#x}", first.protocol_id()),
         games,
         servers,
+        %registry,
         max_lifetime_seconds = limits.lifetime_seconds().end(),
         max_timeout_seconds = limits.timeout_seconds().end(),
         "listening"

@@ -47,8 +47,7 @@ pub(crate) struct RestartSettings {
     pub(crate) players: Option<PlayerSettings>,
     pub(crate) http: HttpLimits,
     pub(crate) log: LogSettings,
-    /// `None` keeps the registry in memory, and then servers must be configured.
-    pub(crate) registry: Option<RegistrySetting>,
+    pub(crate) registry: RegistrySetting,
     pub(crate) registry_name: RegistryName,
     pub(crate) registry_password_file: Option<PathBuf>,
     pub(crate) hosts: Vec<String>,
@@ -77,7 +76,7 @@ impl RestartSettings {
                 format: flags.log.or(file.log).unwrap_or_default(),
                 level: flags.log_level.or(file.log_level),
             },
-            registry: registry.or(file.registry.take()),
+            registry: registry.or(file.registry.take()).unwrap_or_else(RegistrySetting::default),
             registry_name: name.parse().map_err(|error| Failure::usage(format!("--registry-name: {error}")))?,
             registry_password_file: flags.registry_password_file.take().or(file.registry_password_file.take()),
             hosts: first_non_empty(std::mem::take(&mut flags.hosts), std::mem::take(&mut file.hosts)),
@@ -140,13 +139,13 @@ impl Settings {
         let private_keys = ring.len();
         let mut files: Vec<PathBuf> = keys.file().into_iter().chain(flags.config.as_deref()).map(Into::into).collect();
         files.extend(fixed.files());
-        let (servers, has_registry) = (first_non_empty(flags.servers, file.servers), fixed.registry.is_some());
-        let mut issuers = vec![issuer(protocol_id, ring, servers, &limits, has_registry)?];
+        let servers = first_non_empty(flags.servers, file.servers);
+        let mut issuers = vec![issuer(protocol_id, ring, servers, &limits)?];
         for game in file.games {
             files.push(game.key_file.clone());
             let schedule = KeySource::File(game.key_file).read_schedule()?;
             next_key = next_key.into_iter().chain(schedule.next_change(now)).min();
-            issuers.push(issuer(game.protocol_id, schedule.at(now), game.servers, &limits, has_registry)?);
+            issuers.push(issuer(game.protocol_id, schedule.at(now), game.servers, &limits)?);
         }
         let games = Games::new(issuers).map_err(|error| Failure::usage(error.to_string()))?;
         Ok(Self { fixed, games, api_keys, keys, private_keys, next_key, files })
@@ -164,7 +163,6 @@ fn issuer(
     ring: KeyRing,
     servers: Vec<AllowedServer>,
     limits: &Limits,
-    has_registry: bool,
 ) -> Result<Issuer, Failure> {
     let (mut addresses, mut networks) = (Vec::new(), Vec::new());
     for server in servers {
@@ -175,10 +173,6 @@ fn issuer(
     }
     let wrong = |error| Failure::usage(format!("{error} (flag --server, or `servers` in the configuration file)"));
     if addresses.is_empty() {
-        if networks.is_empty() && !has_registry {
-            let message = "no server is configured: give --server, or --registry if game servers register";
-            return Err(Failure::usage(message));
-        }
         return Ok(Issuer::without_servers(protocol_id.0, ring, limits.clone()).with_networks(networks));
     }
     let issuer = Issuer::new(protocol_id.0, ring, &addresses, limits.clone()).map_err(wrong)?;

@@ -75,6 +75,9 @@ impl FromStr for AllowedServer {
     }
 }
 
+/// The name of the registry's file, unless another one is configured.
+const DEFAULT_FILE: &str = "registry.redb";
+
 /// Where the registry is kept.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum RegistrySetting {
@@ -82,6 +85,25 @@ pub(crate) enum RegistrySetting {
     File(PathBuf),
     /// The URL of Redis or Valkey.
     Redis(String),
+}
+
+/// A file in the state directory that systemd gives to the issuer, otherwise in the working directory.
+impl Default for RegistrySetting {
+    fn default() -> Self {
+        let folders = std::env::var_os("STATE_DIRECTORY").unwrap_or_default();
+        let folder = std::env::split_paths(&folders).next().unwrap_or_default();
+        Self::File(folder.join(DEFAULT_FILE))
+    }
+}
+
+impl fmt::Display for RegistrySetting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Memory => f.write_str("memory"),
+            Self::File(path) => path.display().fmt(f),
+            Self::Redis(url) => f.write_str(url),
+        }
+    }
 }
 
 impl FromStr for RegistrySetting {

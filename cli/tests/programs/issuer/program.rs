@@ -50,13 +50,18 @@ impl TestFolder {
         path
     }
 
-    /// Returns a command without configuration and without inherited `SLIPGATE_*` variables.
+    /// Returns a command without configuration and without inherited `SLIPGATE_*` variables, with a state directory of
+    /// its own.
     pub(crate) fn bare(&self, flags: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_slipgate-token-issuer"));
         let ours = std::env::vars_os().map(|(name, _)| name);
         for name in ours.filter(|name| name.to_string_lossy().starts_with("SLIPGATE_")) {
             command.env_remove(name);
         }
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let state = self.path.join(format!("state-{}", COUNT.fetch_add(1, Ordering::Relaxed)));
+        fs::create_dir(&state).unwrap();
+        command.env("STATE_DIRECTORY", state).current_dir(&self.path);
         command.args(flags).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     }

@@ -47,7 +47,6 @@ fn missing_setting_is_named_with_its_remedy() {
     let file = ["--key-file", keys];
     let cases = [
         ([server, digest, file].concat(), "--protocol-id"),
-        ([id, digest, file].concat(), "--server"),
         ([id, server, file].concat(), "slipgate keygen --bearer"),
         ([id, server, digest].concat(), "--key-file"),
     ];
@@ -56,6 +55,49 @@ fn missing_setting_is_named_with_its_remedy() {
         assert_eq!(code, 2, "{message}");
         assert!(message.contains(remedy), "{message}");
     }
+}
+
+#[test]
+fn registry_is_a_file_unless_configured_otherwise() {
+    let folder = TestFolder::new();
+    let program = Program::start(folder.complete(&[]));
+    assert_eq!(request_token(&program, &folder).status, 201);
+    drop(program);
+    // The first state directory of systemd, or the working directory.
+    let states = ["first", "second"].map(|name| folder.path.join(name));
+    fs::create_dir(&states[0]).unwrap();
+    let in_state = |flags: &[&str]| {
+        let mut command = folder.complete(flags);
+        command.env("STATE_DIRECTORY", std::env::join_paths(&states).unwrap());
+        command
+    };
+    let in_work = |flags: &[&str]| {
+        let mut command = folder.complete(flags);
+        command.env_remove("STATE_DIRECTORY");
+        command
+    };
+    for (command, file) in [(in_state(&[]), states[0].clone()), (in_work(&[]), folder.path.clone())] {
+        let file = file.join("registry.redb");
+        let program = Program::start(command);
+        assert!(file.exists() && program.first_line.contains("registry.redb"), "{}", program.first_line);
+    }
+    // A folder that does not exist, or that cannot be written: one line says what to do.
+    let missing = || {
+        let mut command = folder.complete(&[]);
+        command.env("STATE_DIRECTORY", folder.path.join("missing"));
+        command
+    };
+    let (code, message) = folder.refused(missing());
+    assert_eq!(code, 1);
+    for part in ["missing/registry.redb", "--registry FILE", "--registry memory"] {
+        assert!(message.contains(part), "{message}");
+    }
+    let mut command = missing();
+    command.args(["--registry", "memory"]);
+    assert!(Program::start(command).first_line.contains("registry=memory"));
+    let _open = Program::start(in_state(&[]));
+    let (code, message) = folder.refused(in_state(&[]));
+    assert!(code == 1 && message.contains("another issuer has the file"), "{message}");
 }
 
 #[test]
