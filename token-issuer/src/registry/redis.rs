@@ -52,7 +52,7 @@ use crate::callers::Scopes;
 const RECOVERY: Duration = Duration::from_secs(3);
 /// The interval of the background task that checks the store and reads the servers.
 const CHECK_INTERVAL: Duration = Duration::from_millis(500);
-/// The maximum age of the list of servers from which candidates are taken.
+/// The maximum age of the list of servers from which candidates are taken, and by which a group is full.
 const MAX_VIEW_AGE: Duration = Duration::from_millis(250);
 /// The maximum number of reservations of one script.
 const BATCH: usize = 500;
@@ -72,6 +72,8 @@ pub struct RedisRegistry {
     link: StoreLink,
     scripts: Scripts,
     view: Mutex<RegistryView>,
+    /// Held while a request reads the view, which others wait for; when that failed last.
+    reading: AsyncMutex<Option<Instant>>,
     held: Mutex<HeldReservations>,
     /// The epoch of the store's data that has the held reservations; empty while they are written.
     epoch: Mutex<Arc<str>>,
@@ -105,6 +107,7 @@ impl RedisRegistry {
             link: StoreLink::new(url, password).map_err(|_| RegistryUrlError)?,
             scripts: Scripts::new(),
             view: Mutex::default(),
+            reading: AsyncMutex::default(),
             held: Mutex::default(),
             epoch: Mutex::new("".into()),
             restoring: AsyncMutex::default(),
@@ -284,22 +287,45 @@ impl RedisRegistry {
         Ok(servers)
     }
 
+    /// Reads all servers into the view, unless that has those of this time or later. Requests that need them at the
+    /// same time share one list, or its error.
+    async fn read_servers_of(&self, oldest: Instant) -> Result<(), RegistryError> {
+        if self.view().was_read_since(oldest) {
+            return Ok(());
+        }
+        let begin = Instant::now();
+        let mut failed = self.reading.lock().await;
+        if self.view().was_read_since(oldest) {
+            return Ok(());
+        }
+        if failed.is_some_and(|failed| failed >= begin) {
+            return Err(RegistryError::Unavailable);
+        }
+        let read = self.read_servers().await;
+        *failed = read.is_err().then(Instant::now);
+        read.map(drop)
+    }
+
     /// Reserves on the first candidates with room, from lists that get newer and shorter.
     async fn reserve_slots(&self, request: &SlotRequest) -> Result<Vec<ReservedServer>, RegistryError> {
         let begin = Instant::now();
         for _ in 0..MAX_ATTEMPTS {
-            if self.view().age(Instant::now()).is_none_or(|age| age > MAX_VIEW_AGE) {
-                self.read_servers().await?;
-            }
-            let candidates = self.view().candidates(request, self.chance.draw(), MAX_CANDIDATES);
-            if candidates.is_empty() {
-                // A list from before the request may lack a server with room.
-                if self.view().was_read_since(begin) {
-                    // Servers that have not registered again yet may have room.
-                    return self.check().and(Err(RegistryError::NoFreeSlots));
-                }
-                self.read_servers().await?;
+            let now = Instant::now();
+            self.read_servers_of(now.checked_sub(MAX_VIEW_AGE).unwrap_or(now)).await?;
+            let (candidates, is_used_up) = {
+                let view = self.view();
+                let candidates = view.candidates(request, self.chance.draw(), MAX_CANDIDATES);
+                // Servers that had room when the list was read may have it again. In a list without one the group was
+                // full: a flood of requests for it must not read a list each.
+                (candidates, view.has_room(request) && !view.was_read_since(begin))
+            };
+            if candidates.is_empty() && is_used_up {
+                self.read_servers_of(begin).await?;
                 continue;
+            }
+            if candidates.is_empty() {
+                // Servers that have not registered again yet may have room.
+                return self.check().and(Err(RegistryError::NoFreeSlots));
             }
             let reserved = self.try_candidates(request, &candidates).await?;
             if !reserved.is_empty() {

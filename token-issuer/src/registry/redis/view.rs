@@ -1,7 +1,6 @@
 //! The list of servers from which candidates are taken. Scripts check them, so it may be some milliseconds old.
 
 use std::collections::HashMap;
-use std::time::Duration;
 
 use tokio::time::Instant;
 
@@ -37,7 +36,11 @@ impl ListedServer {
 }
 
 impl RegistryView {
+    /// Replaces the list, unless it is a newer one.
     pub(super) fn replace(&mut self, servers: &[ServerStatus], read: Instant) {
+        if self.was_read_since(read) {
+            return;
+        }
         self.groups.clear();
         for server in servers.iter().filter(|server| matches!(server.state(), RegistryState::Ready)) {
             let key = (server.registration.protocol_id, server.registration.group.clone());
@@ -48,13 +51,13 @@ impl RegistryView {
         self.read = Some(read);
     }
 
-    /// Returns the age of the list, or `None` if there is none.
-    pub(super) fn age(&self, now: Instant) -> Option<Duration> {
-        self.read.map(|read| now.saturating_duration_since(read))
-    }
-
     pub(super) fn was_read_since(&self, begin: Instant) -> bool {
         self.read.is_some_and(|read| read >= begin)
+    }
+
+    /// Returns whether a server of the group had room when the list was read.
+    pub(super) fn has_room(&self, request: &SlotRequest) -> bool {
+        self.groups.contains_key(&(request.protocol_id, request.group.clone()))
     }
 
     /// Returns the best servers for a request, the best first.

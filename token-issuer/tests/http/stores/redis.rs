@@ -1,6 +1,6 @@
 //! The registry in a real Redis: the same rules, several issuers, and the loss of the store.
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -46,6 +46,19 @@ impl Store {
         let mut reply = String::new();
         BufReader::new(stream).read_line(&mut reply).unwrap();
         assert_eq!(reply, ":1\r\n");
+    }
+
+    /// Returns how often the store has run a command, also in scripts.
+    fn calls(&self, command: &str) -> u64 {
+        let mut stream = BufReader::new(TcpStream::connect(("127.0.0.1", self.port)).unwrap());
+        stream.get_mut().write_all(b"INFO commandstats\r\n").unwrap();
+        let mut length = String::new();
+        stream.read_line(&mut length).unwrap();
+        let mut info = vec![0; length.trim_start_matches('$').trim_end().parse().unwrap()];
+        stream.read_exact(&mut info).unwrap();
+        let (info, prefix) = (String::from_utf8(info).unwrap(), format!("cmdstat_{command}:calls="));
+        let calls = info.lines().find_map(|line| line.strip_prefix(&prefix)?.split(',').next());
+        calls.map_or(0, |calls| calls.parse().unwrap())
     }
 
     fn start_again(&mut self) {
@@ -130,6 +143,13 @@ async fn four_issuers_give_out_exactly_20_000_slots() {
         }
     };
     beat().await;
+    // A list from before may be used for 0.25 s.
+    let list = async || {
+        for registry in &registries {
+            registry.servers().await.unwrap();
+        }
+    };
+    list().await;
     let all = || registries.iter().map(|registry| Arc::clone(registry) as Arc<dyn Registry>).collect();
     let mut reserving = tokio::spawn(reserve_all(all(), 16, 0));
     let mut reserved = loop {
@@ -140,10 +160,54 @@ async fn four_issuers_give_out_exactly_20_000_slots() {
     };
     // On a busy machine heartbeats were late, and slots of servers that counted as dead are left.
     beat().await;
+    list().await;
     reserved += reserve_all(all(), 1, 1 << 48).await;
     assert_eq!(reserved, 20_000);
     let listed = registries[1].servers().await.unwrap();
     assert!(listed.iter().all(|server| server.reserved_slots == 500), "{listed:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn requests_for_a_full_group_share_one_list() {
+    const TASKS: u64 = 8;
+    const REQUESTS: u64 = 100;
+    let Some(store) = Store::start() else { return };
+    let registry = store.registry();
+    wait_for_recovery(&registry, "probe").await;
+    registry.remove("probe".parse().unwrap(), None, &ALL).await.unwrap();
+    let mut full = server("s", 10);
+    full.free_slots = 0;
+    for number in 0..50 {
+        full.id = format!("s{number}").parse().unwrap();
+        registry.register(heartbeat(&full), &ALL).await.unwrap();
+    }
+    registry.servers().await.unwrap();
+    // The list of servers is the only script with this command.
+    let (lists, begin) = (store.calls("zrange"), Instant::now());
+    let mut players = tokio::task::JoinSet::new();
+    for task in 0..TASKS {
+        let registry = Arc::clone(&registry);
+        players.spawn(async move {
+            for client in 0..REQUESTS {
+                let refused = registry.reserve(request(task * REQUESTS + client)).await;
+                assert_eq!(refused, Err(RegistryError::NoFreeSlots));
+            }
+        });
+    }
+    players.join_all().await;
+    let (lists, seconds) = (store.calls("zrange") - lists, begin.elapsed().as_secs() + 1);
+    // Four in a second for the requests, and two for the check of the store.
+    assert!(lists <= 10 * seconds + 20, "{lists} lists in {seconds} s for {} requests", TASKS * REQUESTS);
+    // A server with room is found soon.
+    let begin = Instant::now();
+    loop {
+        registry.register(heartbeat(&server("new", 1)), &ALL).await.unwrap();
+        match registry.reserve(request(1)).await {
+            Ok(reserved) => break assert_eq!(reserved[0].id.as_str(), "new"),
+            Err(error) => assert!(error == RegistryError::NoFreeSlots && begin.elapsed() < MAX_WAIT, "{error}"),
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// Registers a server with six slots, and reserves two of them by each of two issuers.
@@ -235,6 +299,7 @@ async fn pause_after_a_loss_of_data_is_named() {
         );
         let token = || {
             assert_eq!(service.send("PUT", "/v1/servers/a", &heartbeat).status, 200);
+            assert_eq!(service.send("GET", "/v1/servers", "").status, 200);
             service.request_token(r#"{"client_id": 1, "group": "g"}"#)
         };
         assert_eq!(token().status, 201);
