@@ -6,7 +6,7 @@
 use core::hash::Hash;
 use std::collections::HashMap;
 use std::num::NonZeroU32;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use governor::clock::{Clock, DefaultClock};
@@ -22,6 +22,9 @@ const MAX_KEYS: usize = 65_536;
 /// The requests of the last minute by key.
 pub(super) struct KeyedLimit<K: Hash + Eq + Copy, C: Clock = DefaultClock> {
     limiter: RateLimiter<K, BoundedTable<K>, C, NoOpMiddleware<C::Instant>>,
+    table: BoundedTable<K>,
+    /// The time in which a request refills.
+    interval: Nanos,
 }
 
 impl<K: Hash + Eq + Copy> KeyedLimit<K> {
@@ -32,9 +35,10 @@ impl<K: Hash + Eq + Copy> KeyedLimit<K> {
 }
 
 impl<K: Hash + Eq + Copy, C: Clock> KeyedLimit<K, C> {
-    fn with_clock(count: NonZeroU32, max_keys: usize, clock: C) -> Self {
-        let table = BoundedTable { max_keys, times: Mutex::default() };
-        Self { limiter: RateLimiter::new(Quota::per_minute(count), table, clock) }
+    pub(super) fn with_clock(count: NonZeroU32, max_keys: usize, clock: C) -> Self {
+        let (quota, table) = (Quota::per_minute(count), BoundedTable { max_keys, times: Arc::default() });
+        let interval = quota.replenish_interval().into();
+        Self { limiter: RateLimiter::new(quota, table.clone(), clock), table, interval }
     }
 
     /// Counts a request, or returns how long to wait for the next one.
@@ -42,12 +46,27 @@ impl<K: Hash + Eq + Copy, C: Clock> KeyedLimit<K, C> {
         let limiter = &self.limiter;
         limiter.check_key(&key).map_err(|refused| refused.wait_time_from(limiter.clock().now()))
     }
+
+    /// Takes back a request that was counted.
+    pub(super) fn give_back(&self, key: K) {
+        if let Some(time) = self.table.times().get_mut(&key) {
+            *time = time.saturating_sub(self.interval);
+        }
+    }
 }
 
-/// The time of each key at which its allowance is full again.
+/// The time of each key at which its allowance is full again. A clone is a handle to the same table.
+#[derive(Clone)]
 struct BoundedTable<K> {
     max_keys: usize,
-    times: Mutex<HashMap<K, Nanos>>,
+    times: Arc<Mutex<HashMap<K, Nanos>>>,
+}
+
+impl<K> BoundedTable<K> {
+    fn times(&self) -> MutexGuard<'_, HashMap<K, Nanos>> {
+        // Poisoning is harmless: a count that is off by one.
+        self.times.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl<K: Hash + Eq + Copy> StateStore for BoundedTable<K> {
@@ -57,8 +76,7 @@ impl<K: Hash + Eq + Copy> StateStore for BoundedTable<K> {
     where
         F: Fn(Option<Nanos>) -> Result<(T, Nanos), E>,
     {
-        // Poisoning is harmless: a count that is off by one.
-        let mut times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut times = self.times();
         let old = times.get(key).copied();
         let (outcome, new) = measure(old)?;
         if old.is_none() && times.len() >= self.max_keys {
@@ -109,6 +127,24 @@ mod tests {
     }
 
     #[test]
+    fn request_that_is_given_back_was_not_counted() {
+        let (limit, clock) = limit(6, 100);
+        limit.give_back(1);
+        for _ in 0..100 {
+            limit.count(1).unwrap();
+            limit.give_back(1);
+        }
+        for _ in 0..6 {
+            assert_eq!(limit.count(1), Ok(()));
+        }
+        assert_eq!(limit.count(1), Err(Duration::from_secs(10)), "and no other one was given back");
+        clock.advance(Duration::from_secs(4));
+        limit.give_back(1);
+        assert_eq!(limit.count(1), Ok(()));
+        assert_eq!(limit.count(1), Err(Duration::from_secs(6)));
+    }
+
+    #[test]
     fn full_table_forgets_idle_keys_and_keeps_busy_ones() {
         let (limit, _) = limit(2, 100);
         for _ in 0..2 {
@@ -119,8 +155,7 @@ mod tests {
             assert!(limit.limiter.clock().now() < Nanos::from(1_000_000_000));
         }
         assert!(limit.count(7).is_err(), "the busiest id stays");
-        let table = limit.limiter.into_state_store();
-        assert!(table.times.lock().unwrap().len() <= 100);
+        assert!(limit.table.times().len() <= 100);
     }
 
     #[test]

@@ -12,6 +12,7 @@
 
 mod answer;
 mod authorize;
+mod client_limit;
 mod connection;
 mod connection_io;
 mod connection_state;
@@ -56,6 +57,7 @@ use slipgate_netcode::ids::ClientId;
 
 use tokio::sync::Semaphore;
 
+use self::client_limit::{ClientLimit, CountedToken};
 pub use self::connections::MAX_CLOSING;
 pub use self::error::ErrorCode;
 pub use self::games::{Games, GamesError, MAX_GAMES};
@@ -93,7 +95,7 @@ pub struct TokenService {
     current: Arc<RwLock<Arc<Current>>>,
     registry: Arc<dyn Registry>,
     players: PlayerIdentity,
-    client_limit: Option<Arc<KeyedLimit<ClientId>>>,
+    client_limit: Option<Arc<ClientLimit>>,
     wrong_keys: Arc<KeyedLimit<ConnectionSource>>,
     streams: Arc<Semaphore>,
     observer: Arc<Observer>,
@@ -132,7 +134,7 @@ impl TokenService {
     /// Returns the service with these limits. A handle that was cloned before keeps its own limits.
     #[must_use]
     pub fn with_limits(self, limits: HttpLimits) -> Self {
-        let client_limit = limits.tokens_per_minute.map(|tokens| Arc::new(KeyedLimit::per_minute(tokens)));
+        let client_limit = limits.tokens_per_minute.map(|tokens| Arc::new(ClientLimit::per_minute(tokens)));
         Self { limits, client_limit, ..self }
     }
 
@@ -181,9 +183,9 @@ impl TokenService {
         Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Counts a token for this client id, or returns how long to wait for the next one.
-    fn count_token(&self, client_id: ClientId) -> Result<(), Duration> {
-        self.client_limit.as_ref().map_or(Ok(()), |limit| limit.count(client_id))
+    /// Counts a token for this client id if they are limited, or returns how long to wait for the next one.
+    fn count_token(&self, client_id: ClientId) -> Result<Option<CountedToken<'_>>, Duration> {
+        self.client_limit.as_ref().map(|limit| limit.count(client_id)).transpose()
     }
 
     /// Counts a request without a valid key, or returns how long its address has to wait for the next one.
@@ -218,6 +220,7 @@ pub struct HttpLimits {
     /// Maximum number of tokens for one client id per minute, counted over all API keys. Default `None`: unlimited.
     ///
     /// As many may be requested at once; each counts for one minute, spread evenly: 6 allow one more every 10 s.
+    /// Requests that get no token, such as those for a full group, do not count, up to 60 per minute.
     pub tokens_per_minute: Option<NonZeroU32>,
 }
 

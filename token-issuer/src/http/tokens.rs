@@ -15,6 +15,7 @@ use slipgate_netcode::wire::CONNECT_TOKEN_BYTES;
 use super::TokenService;
 use super::answer::Answer;
 use super::authorize::{Authorized, Unauthorized, authorize, expect_json, expect_no_coding, require};
+use super::client_limit::CountedToken;
 use super::connection_state::ConnectionState;
 use super::error::{ApiError, ErrorCode};
 use super::request::{self, CLIENT_ID, GROUP, GroupChoice, PROTOCOL_ID, SERVER_ADDRESSES, TokenBody};
@@ -87,21 +88,24 @@ async fn read_and_mint(
     let issuer = find_game(authorized, &body)?;
     let client_id = find_client_id(service, &body).await?;
     let (request, group) = body.with_client_id(client_id);
-    let mint = |servers: Option<&[ReservedServer]>| {
+    let mint = |servers: Option<&[ReservedServer]>, counted: Option<CountedToken<'_>>| {
         let minted = mint(issuer, &request, servers)?;
+        if let Some(counted) = counted {
+            counted.set_minted();
+        }
         service.observer.on_minted(&minted, request_id, authorized.caller.id());
         Ok(token_body(&minted, servers))
     };
     let Some(group) = group else {
-        service.count_token(request.client_id).map_err(ApiError::too_many_tokens)?;
-        return mint(None);
+        let counted = service.count_token(request.client_id).map_err(ApiError::too_many_tokens)?;
+        return mint(None, counted);
     };
     // A request that cannot be minted must not reserve a slot.
     let (lifetime_seconds, _) = issuer.check(&request)?;
-    service.count_token(request.client_id).map_err(ApiError::too_many_tokens)?;
+    let counted = service.count_token(request.client_id).map_err(ApiError::too_many_tokens)?;
     let slots = slot_request(issuer, &request, group, lifetime_seconds);
     let servers = service.registry.reserve(slots).await?;
-    mint(Some(&servers))
+    mint(Some(&servers), counted)
 }
 
 /// Refuses a game or servers that the key may not use.
