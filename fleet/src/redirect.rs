@@ -39,6 +39,8 @@ struct RedirectTokenBody<'a> {
     group: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     regions: Option<[&'a str; 1]>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    only_regions: bool,
     user_data: String,
 }
 
@@ -126,6 +128,7 @@ impl RedirectDriver {
             protocol_id: self.config.protocol_id.to_string(),
             group: &self.config.group,
             regions: self.config.region.as_deref().map(|region| [region]),
+            only_regions: self.config.redirects_in_region,
             user_data: STANDARD.encode(&request.user_data[..]),
         };
         self.issuer.call(CALL_TIMEOUT, CallMethod::Post, "/v1/tokens", Some(&body))

@@ -64,6 +64,8 @@ pub struct RegistrationConfig {
     pub accepts_earlier_tokens: bool,
     /// Whether a drain sends the clients with channels to other servers of the group.
     pub redirects: bool,
+    /// Whether redirects lead to servers of this region only; they need a region then.
+    pub redirects_in_region: bool,
 }
 
 impl RegistrationConfig {

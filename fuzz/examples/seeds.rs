@@ -456,7 +456,10 @@ const REQUESTS: &[(&str, &str, &str, &str)] = &[
         "token_of_group",
         "POST /v1/tokens",
         "@lobby",
-        concat!(r#"{"client_id":"2","protocol_id":"7","group":"ranked","#, r#""regions":["eu"],"server_count":2}"#),
+        concat!(
+            r#"{"client_id":"2","protocol_id":"7","group":"ranked","#,
+            r#""regions":["eu"],"only_regions":true,"server_count":2}"#
+        ),
     ),
     ("token_beyond_scope", "POST /v1/tokens", "@lobby", r#"{"client_id":"2","protocol_id":"7"}"#),
     ("token_of_player", "POST /v1/tokens", "@any", r#"{"player_jwt":"a.b.c","protocol_id":"7"}"#),

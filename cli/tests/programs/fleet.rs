@@ -135,6 +135,8 @@ fn unreachable_issuer_does_not_stop_the_game() {
     server.stop();
     for (wrong, part) in [
         (&flags[..], "--server-id"),
+        (&["--redirect-in-region", "--region", "eu"], "--redirect"),
+        (&["--redirect-in-region", "--redirect"], "--region"),
         (&["--issuer", "ftp://x", "--issuer-key-file", "registration.key"], "http://"),
         (&["--issuer", "http://127.0.0.1:1"], "--issuer-key-file"),
         (&["--issuer", "http://127.0.0.1:1", "--issuer-key-file", "missing"], "missing"),

@@ -288,6 +288,7 @@ fn registered(issuers: &[&FakeHttp]) -> Fleet {
         issuers: issuers.iter().map(|issuer| format!("http://127.0.0.1:{}/", issuer.port)).collect(),
         accepts_earlier_tokens: false,
         redirects: false,
+        redirects_in_region: false,
         key,
         server_id: "eu-1".into(),
         group: "ranked".into(),

@@ -65,6 +65,7 @@ fn fleet(name: &str, ports: &[u16], clients: u32) -> Fleet {
         addresses: vec!["203.0.113.5:40000".parse().unwrap()],
         accepts_earlier_tokens: true,
         redirects: true,
+        redirects_in_region: true,
     };
     fleet.register(config).unwrap();
     let request = |number: u32| RedirectRequest {
@@ -103,7 +104,7 @@ fn tokens_are_requested_when_the_issuer_knows_of_the_drain() {
     bodies.sort_by_key(|body| body["client_id"].as_str().unwrap().to_owned());
     let expected = json!({
         "client_id": "102", "protocol_id": "18446744073709551615", "group": "ranked", "regions": ["eu-west"],
-        "user_data": STANDARD.encode([2; 256]),
+        "only_regions": true, "user_data": STANDARD.encode([2; 256]),
     });
     assert_eq!(bodies[2], expected);
     issuer.until("all tokens", |_| fleet.redirects.clients_with_tokens().len() == 3);

@@ -142,3 +142,8 @@ pub(super) fn read_count(field: &str, value: &Value, (min, max): (u32, u32)) -> 
     let count = u32::try_from(number).ok().filter(|count| (min..=max).contains(count));
     count.ok_or_else(|| out_of_range(field, &format!("must be {min} to {max}")))
 }
+
+/// Parses `true` or `false`.
+pub(super) fn read_bool(field: &str, value: &Value) -> Result<bool, ApiError> {
+    value.as_bool().ok_or_else(|| invalid(field, "must be true or false"))
+}

@@ -6,7 +6,9 @@ use serde_json::Value;
 use slipgate_netcode::address::is_dialable;
 
 use super::error::{ApiError, ErrorCode};
-use super::fields::{Fields, invalid, out_of_range, parse_u64, read_addresses, read_count, read_name, read_u64};
+use super::fields::{
+    Fields, invalid, out_of_range, parse_u64, read_addresses, read_bool, read_count, read_name, read_u64,
+};
 use crate::registry::{
     Heartbeat, MAX_ADDRESSES_PER_SERVER, MAX_ADMITTED_PER_HEARTBEAT, MAX_SLOTS, Registration, RegistryName,
     ServerInstance,
@@ -44,7 +46,7 @@ pub(super) fn read(id: RegistryName, body: &[u8]) -> Result<Heartbeat, ApiError>
         region: fields.get(REGION).map(|value| read_name(REGION, value)).transpose()?,
         slots,
         free_slots: read_count(FREE_SLOTS, fields.require(FREE_SLOTS)?, (0, slots))?,
-        is_draining: fields.get(DRAINING).map(read_bool).transpose()?.unwrap_or(false),
+        is_draining: fields.get(DRAINING).map(|value| read_bool(DRAINING, value)).transpose()?.unwrap_or(false),
         build: fields.get(BUILD).map(read_build).transpose()?,
     };
     let admitted = fields.get(ADMITTED).map(read_admitted).transpose()?.unwrap_or_default();
@@ -82,10 +84,6 @@ fn read_own_addresses(value: &Value) -> Result<Vec<core::net::SocketAddr>, ApiEr
         }
     }
     Ok(addresses)
-}
-
-fn read_bool(value: &Value) -> Result<bool, ApiError> {
-    value.as_bool().ok_or_else(|| invalid(DRAINING, "must be true or false"))
 }
 
 fn read_build(value: &Value) -> Result<String, ApiError> {

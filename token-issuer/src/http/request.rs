@@ -7,18 +7,19 @@ use serde_json::Value;
 use zeroize::Zeroizing;
 
 use super::error::ApiError;
-use super::fields::{Fields, invalid, out_of_range, read_addresses, read_count, read_name, read_u64};
+use super::fields::{Fields, invalid, out_of_range, read_addresses, read_bool, read_count, read_name, read_u64};
 use crate::issuer::TokenRequest;
 use crate::registry::{MAX_REGIONS, MAX_SERVERS_PER_GROUP_TOKEN, RegistryName};
 
 /// The fields of a request. `client_id` or `player_jwt` is required, the others are optional.
-pub const REQUEST_FIELDS: [&str; 10] = [
+pub const REQUEST_FIELDS: [&str; 11] = [
     CLIENT_ID,
     PLAYER_JWT,
     PROTOCOL_ID,
     SERVER_ADDRESSES,
     GROUP,
     REGIONS,
+    ONLY_REGIONS,
     SERVER_COUNT,
     USER_DATA,
     LIFETIME_SECONDS,
@@ -31,6 +32,7 @@ pub(super) const PROTOCOL_ID: &str = "protocol_id";
 pub(super) const SERVER_ADDRESSES: &str = "server_addresses";
 pub(super) const GROUP: &str = "group";
 const REGIONS: &str = "regions";
+const ONLY_REGIONS: &str = "only_regions";
 const SERVER_COUNT: &str = "server_count";
 const USER_DATA: &str = "user_data";
 const LIFETIME_SECONDS: &str = "lifetime_seconds";
@@ -53,6 +55,7 @@ pub(super) struct TokenBody {
 pub(super) struct GroupChoice {
     pub(super) group: RegistryName,
     pub(super) regions: Vec<RegistryName>,
+    pub(super) only_regions: bool,
     pub(super) server_count: usize,
 }
 
@@ -97,7 +100,7 @@ pub(super) fn read(body: &[u8]) -> Result<TokenBody, ApiError> {
 /// Parses the choice of a group, with which no addresses may be given.
 fn read_group(fields: &Fields, has_addresses: bool) -> Result<Option<GroupChoice>, ApiError> {
     let Some(group) = fields.get(GROUP) else {
-        let lonely = [REGIONS, SERVER_COUNT].into_iter().find(|name| fields.get(name).is_some());
+        let lonely = [REGIONS, ONLY_REGIONS, SERVER_COUNT].into_iter().find(|name| fields.get(name).is_some());
         return lonely.map_or(Ok(None), |name| Err(invalid(name, "needs a group")));
     };
     if has_addresses {
@@ -108,6 +111,11 @@ fn read_group(fields: &Fields, has_addresses: bool) -> Result<Option<GroupChoice
     Ok(Some(GroupChoice {
         group: read_name(GROUP, group)?,
         regions: fields.get(REGIONS).map(read_regions).transpose()?.unwrap_or_default(),
+        only_regions: fields
+            .get(ONLY_REGIONS)
+            .map(|value| read_bool(ONLY_REGIONS, value))
+            .transpose()?
+            .unwrap_or(false),
         server_count: count.map_or(1, |count| count as usize),
     }))
 }
@@ -211,6 +219,8 @@ mod tests {
             (r#"{"client_id": 7, "group": "g", "server_addresses": ["192.0.2.1:1"]}"#, InvalidField, Some("group")),
             (r#"{"client_id": 7, "regions": ["eu"]}"#, InvalidField, Some("regions")),
             (r#"{"client_id": 7, "server_count": 2}"#, InvalidField, Some("server_count")),
+            (r#"{"client_id": 7, "only_regions": true}"#, InvalidField, Some("only_regions")),
+            (r#"{"client_id": 7, "group": "g", "only_regions": 1}"#, InvalidField, Some("only_regions")),
             (r#"{"client_id": 7, "group": "g", "regions": "eu"}"#, InvalidField, Some("regions")),
             (r#"{"client_id": 7, "group": "g", "regions": [""]}"#, InvalidField, Some("regions")),
             (r#"{"client_id": 7, "group": "g", "server_count": 0}"#, OutOfRange, Some("server_count")),
@@ -224,11 +234,13 @@ mod tests {
 
     #[test]
     fn group_is_parsed_with_its_regions_and_count() {
-        let body = br#"{"client_id": 7, "protocol_id": "8", "group": "g", "regions": ["eu", "us"], "server_count": 4}"#;
-        let read = read(body).unwrap();
+        let body = r#"{"client_id": 7, "protocol_id": "8", "group": "g", "regions": ["eu", "us"], "only_regions": true,
+            "server_count": 4}"#;
+        let read = read(body.as_bytes()).unwrap();
         assert_eq!(read.protocol_id, Some(8));
         let group = read.group.unwrap();
         assert_eq!((group.group.as_str(), group.regions.len(), group.server_count), ("g", 2, 4));
+        assert!(group.only_regions);
     }
 
     #[test]

@@ -160,6 +160,7 @@ fn slot_request(issuer: &Issuer, request: &TokenRequest, group: GroupChoice, lif
         protocol_id: issuer.protocol_id(),
         group: group.group,
         regions: group.regions,
+        only_regions: group.only_regions,
         server_count: group.server_count,
         client_id: request.client_id,
         lifetime: Duration::from_secs(lifetime_seconds.into()) + RESERVATION_GRACE,

@@ -45,24 +45,24 @@ pub(super) fn choose<'a>(
     while chosen.len() < count {
         let is_chosen = |candidate: &RankedServer<'_>| chosen.iter().any(|one| one.server.id == candidate.server.id);
         let left = candidates.clone().filter(|candidate| candidate.available > 0 && !is_chosen(candidate));
-        let ranked = left.map(|candidate| (rank(&candidate, request, &chosen), candidate));
+        let ranked = left.filter_map(|candidate| Some((rank(&candidate, request, &chosen)?, candidate)));
         let Some((_, best)) = ranked.min_by(|(one, _), (other, _)| one.compare(other)) else { break };
         chosen.push(best);
     }
     chosen
 }
 
-fn rank(candidate: &RankedServer<'_>, request: &SlotRequest, chosen: &[RankedServer<'_>]) -> Rank {
-    let region = request.regions.iter().position(|region| candidate.server.region.as_ref() == Some(region));
+fn rank(candidate: &RankedServer<'_>, request: &SlotRequest, chosen: &[RankedServer<'_>]) -> Option<Rank> {
+    let region = request.region_rank(candidate.server)?;
     let is_host_used =
         chosen.iter().any(|one| host(one.server).is_some() && host(one.server) == host(candidate.server));
-    Rank {
-        region: region.unwrap_or(request.regions.len()),
+    Some(Rank {
+        region,
         is_host_used,
         available: candidate.available,
         slots: candidate.server.slots,
         chance: candidate.chance,
-    }
+    })
 }
 
 fn host(server: &Registration) -> Option<IpAddr> {

@@ -317,7 +317,7 @@ impl RedisRegistry {
                 let candidates = view.candidates(request, self.chance.draw(), MAX_CANDIDATES);
                 // Servers that had room when the list was read may have it again. In a list without one the group was
                 // full: a flood of requests for it must not read a list each.
-                (candidates, view.has_room(request) && !view.was_read_since(begin))
+                (candidates, view.had_room(request) && !view.was_read_since(begin))
             };
             if candidates.is_empty() && is_used_up {
                 self.read_servers_of(begin).await?;

@@ -94,12 +94,22 @@ pub struct SlotRequest {
     pub group: RegistryName,
     /// Regions in order of preference.
     pub regions: Vec<RegistryName>,
+    /// Whether servers of other regions are left out.
+    pub only_regions: bool,
     /// The maximum number of servers, at least 1.
     pub server_count: usize,
     /// The client for which the slots are.
     pub client_id: ClientId,
     /// How long the reservation lasts.
     pub lifetime: Duration,
+}
+
+impl SlotRequest {
+    /// Returns the place of a server in the preference of regions. `None` leaves the server out.
+    pub(super) fn region_rank(&self, server: &Registration) -> Option<usize> {
+        let named = self.regions.iter().position(|region| server.region.as_ref() == Some(region));
+        named.or_else(|| (!self.only_regions).then_some(self.regions.len()))
+    }
 }
 
 /// A server on which a slot was reserved.

@@ -53,6 +53,7 @@ pub(crate) struct ConfigFile {
     pub(crate) group: Option<String>,
     pub(crate) region: Option<String>,
     pub(crate) redirect: Option<bool>,
+    pub(crate) redirect_in_region: Option<bool>,
     pub(crate) build: Option<String>,
     pub(crate) log: Option<LogFormat>,
     pub(crate) log_level: Option<LogLevel>,
@@ -155,6 +156,7 @@ mod tests {
             group = "ranked"
             region = "eu-west"
             redirect = true
+            redirect_in_region = true
             build = "1.4.2"
             log = "json"
             log_level = "debug"

@@ -222,6 +222,18 @@ pub(crate) struct Flags {
     )]
     pub(crate) redirect: Option<bool>,
 
+    /// Send no client to another region at a drain; with --redirect and --region [default: false]
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "true",
+        env = "SLIPGATE_SERVER_REDIRECT_IN_REGION",
+        hide_env_values = true
+    )]
+    pub(crate) redirect_in_region: Option<bool>,
+
     /// Build of the game, for readers of the issuer's list of servers [default: none]
     #[arg(long, value_name = "TEXT", env = "SLIPGATE_SERVER_BUILD", hide_env_values = true)]
     pub(crate) build: Option<String>,

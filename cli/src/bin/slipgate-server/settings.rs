@@ -117,6 +117,11 @@ fn issuer_key_file<'a>(flags: &'a Flags, file: &'a ConfigFile) -> Option<&'a Pat
 fn registration(flags: &Flags, file: &ConfigFile, protocol_id: u64) -> Result<Option<RegistrationConfig>, Failure> {
     let issuers = first_non_empty(flags.issuer.clone(), file.issuer.clone());
     let redirects = flags.redirect.or(file.redirect).unwrap_or(false);
+    let redirects_in_region = flags.redirect_in_region.or(file.redirect_in_region).unwrap_or(false);
+    let has_region = flags.region.is_some() || file.region.is_some();
+    if redirects_in_region && !(redirects && has_region) {
+        return Err(Failure::usage("--redirect-in-region needs --redirect and --region"));
+    }
     if issuers.is_empty() {
         return if redirects { Err(Failure::usage("--redirect needs --issuer")) } else { Ok(None) };
     }
@@ -145,6 +150,7 @@ fn registration(flags: &Flags, file: &ConfigFile, protocol_id: u64) -> Result<Op
         addresses: Vec::new(),
         accepts_earlier_tokens: false,
         redirects,
+        redirects_in_region,
     }))
 }
 

@@ -99,6 +99,7 @@ impl FleetWorld {
             addresses: vec![self.servers[index]],
             accepts_earlier_tokens: false,
             redirects: true,
+            redirects_in_region: false,
         }
     }
 

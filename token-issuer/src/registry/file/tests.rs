@@ -96,6 +96,7 @@ fn request(client_id: u64) -> SlotRequest {
         protocol_id: 7,
         group: "g".parse().unwrap(),
         regions: Vec::new(),
+        only_regions: false,
         server_count: 1,
         client_id: client_id.into(),
         lifetime: Duration::from_secs(600),

@@ -55,9 +55,10 @@ impl RegistryView {
         self.read.is_some_and(|read| read >= begin)
     }
 
-    /// Returns whether a server of the group had room when the list was read.
-    pub(super) fn has_room(&self, request: &SlotRequest) -> bool {
-        self.groups.contains_key(&(request.protocol_id, request.group.clone()))
+    /// Returns whether a server for the request had room when the list was read.
+    pub(super) fn had_room(&self, request: &SlotRequest) -> bool {
+        let group = self.groups.get(&(request.protocol_id, request.group.clone()));
+        group.is_some_and(|group| group.iter().any(|server| request.region_rank(&server.registration).is_some()))
     }
 
     /// Returns the best servers for a request, the best first.

@@ -37,6 +37,7 @@ fn request(client_id: u64) -> SlotRequest {
         protocol_id: 7,
         group: name("g"),
         regions: Vec::new(),
+        only_regions: false,
         server_count: 1,
         client_id: client_id.into(),
         lifetime: Duration::from_secs(38),
@@ -185,6 +186,15 @@ fn least_loaded_server_of_the_first_region_is_chosen() {
     assert_eq!(chosen(&["eu"]), "eu-2", "40 of 100 slots are more than 30 of 100");
     assert_eq!(chosen(&["mars", "ap", "eu"]), "ap-1");
     assert_eq!(chosen(&["mars"]), "us-1");
+    let strict = |regions: &[&str], server_count| {
+        let regions = regions.iter().map(|region| name(region)).collect();
+        let strict = SlotRequest { regions, only_regions: true, server_count, ..request(1) };
+        reserve(&mut table(&servers), &strict, 0)
+    };
+    assert_eq!(strict(&["mars", "eu"], 4).unwrap().len(), 2, "no server of another region");
+    for regions in [&["mars"][..], &[]] {
+        assert_eq!(strict(regions, 1), Err(RegistryError::NoFreeSlots), "{regions:?}");
+    }
 }
 
 #[test]

@@ -41,6 +41,7 @@ pub(crate) fn request(client_id: u64) -> SlotRequest {
         protocol_id: u64::MAX,
         group: "g".parse().unwrap(),
         regions: Vec::new(),
+        only_regions: false,
         server_count: 1,
         client_id: client_id.into(),
         lifetime: Duration::from_secs(38),
@@ -81,6 +82,8 @@ pub(crate) async fn check_rules(registry: &dyn Registry) {
     let mut two = server("two", 10);
     two.addresses = vec!["192.0.2.2:40000".parse().unwrap()];
     register(registry, &two).await;
+    let elsewhere = SlotRequest { regions: vec!["mars".parse().unwrap()], only_regions: true, ..request(5) };
+    assert_eq!(registry.reserve(elsewhere).await, Err(RegistryError::NoFreeSlots), "both are in another region");
     assert_eq!(registry.reserve(request(5)).await.unwrap()[0].id.as_str(), "two");
     two.is_draining = true;
     registry.register(heartbeat(&two), &ALL).await.unwrap();
