@@ -129,7 +129,7 @@ impl RedisRegistry {
         }
     }
 
-    /// Forgets the reservations that are not in the store any more: another issuer got the heartbeat that ended them.
+    /// Forgets the reservations that are not in the store any more: a heartbeat to this or another issuer ended them.
     async fn forget_ended(&self) -> Result<(), RegistryError> {
         let held = self.held().live(Instant::now());
         for batch in held.chunks(BATCH) {
@@ -428,15 +428,15 @@ impl Registry for RedisRegistry {
             };
             let (state, other) = self.run_in_scope(&self.scripts.register, scopes, group.clone(), arguments).await?;
             match state.as_str() {
-                "full" => return Err(RegistryError::Full),
-                "late" => return Err(RegistryError::Late),
+                "full" => Err(RegistryError::Full),
+                "late" => Err(RegistryError::Late),
                 "replaced" => {
                     let other = stored::from_json(&other).map(|other| other.addresses);
-                    return Err(RegistryError::Replaced(other.unwrap_or_default()));
+                    Err(RegistryError::Replaced(other.unwrap_or_default()))
                 }
-                _ => admitted.iter().for_each(|client_id| self.held().remove(&registration.id, *client_id)),
+                // The reservations that it ended are forgotten with the next check.
+                _ => Ok(()),
             }
-            Ok(())
         })
     }
 

@@ -37,10 +37,6 @@ impl HeldReservations {
         }
     }
 
-    pub(super) fn remove(&mut self, server: &RegistryName, client_id: ClientId) {
-        self.by_client.remove(&(server.clone(), client_id));
-    }
-
     /// Removes a reservation, unless a newer one of the client has replaced it.
     pub(super) fn forget(&mut self, reservation: &HeldReservation) {
         let key = (reservation.server.clone(), reservation.client_id);

@@ -238,6 +238,7 @@ async fn check_recovery(first: &RedisRegistry, second: &RedisRegistry) {
     assert_eq!(first.check(), Ok(()));
     // Both issuers wrote their two reservations again.
     assert_eq!(first.servers().await.unwrap()[0].reserved_slots, 5);
+    second.servers().await.unwrap();
     second.reserve(request(21)).await.unwrap();
     assert_eq!(second.reserve(request(22)).await, Err(RegistryError::NoFreeSlots));
 }
@@ -270,7 +271,26 @@ async fn store_that_was_emptied_gives_out_no_slot_twice() {
     let mut left = heartbeat(&server("a", 6));
     left.admitted = vec![21_u64.into()];
     third.register(left, &ALL).await.unwrap();
+    third.servers().await.unwrap();
     third.reserve(request(23)).await.unwrap();
+}
+
+#[tokio::test]
+async fn second_token_of_an_admitted_client_outlives_the_data() {
+    let Some(store) = Store::start() else { return };
+    let registry = store.registry();
+    wait_for_recovery(&registry, "probe").await;
+    registry.remove("probe".parse().unwrap(), None, &ALL).await.unwrap();
+    registry.register(heartbeat(&server("a", 2)), &ALL).await.unwrap();
+    registry.servers().await.unwrap();
+    for _ in 0..2 {
+        registry.reserve(request(1)).await.unwrap();
+    }
+    let admitted = Heartbeat { admitted: vec![1_u64.into()], ..heartbeat(&server("a", 2)) };
+    registry.register(admitted, &ALL).await.unwrap();
+    store.eval("redis.call('FLUSHALL') return 1");
+    registry.register(heartbeat(&server("a", 2)), &ALL).await.unwrap();
+    assert_eq!(registry.servers().await.unwrap()[0].reserved_slots, 1, "the client may use its other token");
 }
 
 #[tokio::test(flavor = "multi_thread")]
