@@ -102,7 +102,7 @@ impl Game {
             match event {
                 Event::Connected { client, .. } => join(&mut self.replicator, &mut self.players, client, self.kind),
                 Event::Disconnected { client, .. } => {
-                    leave(&mut self.replicator, &mut self.rewind, &mut self.players, client);
+                    self.leave(client);
                 }
                 Event::Message { client, channel, bytes, .. } if channel == self.channels.inputs => {
                     let Some(player) = self.players.iter_mut().find(|player| player.client == client) else { continue };
@@ -133,6 +133,16 @@ impl Game {
         self.pace.rest(&mut self.server);
     }
 
+    fn leave(&mut self, client: ClientHandle) {
+        let Some(index) = self.players.iter().position(|player| player.client == client) else { return };
+        let player = self.players.swap_remove(index);
+        self.replicator.despawn(player.object());
+        self.replicator.remove_viewer(player.viewer);
+        // Clients see the figure up to the next state.
+        self.rewind.remove(player.object(), (self.tick / RATE.between_states + 1) * RATE.between_states);
+        println!("player {} leaves", player.object().0);
+    }
+
     fn advance(&mut self) {
         self.tick += 1;
         let mut shots = Vec::new();
@@ -152,7 +162,11 @@ impl Game {
     /// Decides a shot by what its player saw: each other figure is put back to where it was on that screen.
     fn shoot(&mut self, shooter: ObjectId, figure: Figure, seen: f64) {
         let (rewind, now) = (&self.rewind, self.tick);
-        let is_hit = |target: ObjectId| rewind.at(target, seen, now).is_some_and(|pose| figure.hits(pose.position));
+        // A figure that has left may have had the slot of another one.
+        let is_hit = |target: ObjectId| {
+            let seen = rewind.at(target, seen, now).filter(|seen| !seen.is_removed);
+            seen.is_some_and(|seen| figure.hits(seen.pose.position))
+        };
         let targets = self.players.iter_mut().filter(|player| player.object() != shooter);
         let Some(target) = targets.into_iter().find(|player| is_hit(player.object())) else { return };
         let Figure { score, lives, .. } = target.figure;
@@ -194,13 +208,4 @@ fn join(replicator: &mut Replicator, players: &mut Vec<Player>, client: ClientHa
     replicator.spawn(ObjectId(slot), kind).map(drop).expect("the slot was free");
     players.push(Player { client, viewer, inputs: InputBuffer::new(FIRE), figure, sent: figure });
     println!("player {slot} joins");
-}
-
-fn leave(replicator: &mut Replicator, rewind: &mut Rewind, players: &mut Vec<Player>, client: ClientHandle) {
-    let Some(index) = players.iter().position(|player| player.client == client) else { return };
-    let player = players.swap_remove(index);
-    replicator.despawn(player.object());
-    replicator.remove_viewer(player.viewer);
-    rewind.remove(player.object());
-    println!("player {} leaves", player.object().0);
 }

@@ -73,7 +73,7 @@ pub use release::StateQueue;
 pub use replica::{GoneReason, Replica, ReplicaChange};
 pub use replicator::{Look, Replicator, ReplicatorError, StateMessage, ViewerId};
 pub use resync::ResyncRequest;
-pub use rewind::{MAX_REWIND, Rewind};
+pub use rewind::{MAX_REWIND, Rewind, RewoundPose};
 pub use samples::{PlayoutSamples, ShownBy};
 pub use schema::{Field, MAX_FIELDS, MAX_KINDS, MAX_WORDS, ObjectKind, Schema, SchemaBuilder, SchemaError};
 pub use smooth::{Smoothing, SmoothingDecay};

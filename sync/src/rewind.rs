@@ -23,15 +23,26 @@ pub const MAX_REWIND: Duration = Duration::from_millis(250);
 ///     let sample = PoseSample { tick, pose, velocity: None, is_at_rest: false, teleports: 0 };
 ///     rewind.add(ObjectId(1), sample);
 /// }
-/// let (seen, tick) = (rewind.at(ObjectId(1), 94.0, 100), 94.0);
-/// assert!(seen.is_some_and(|pose| (pose.position[0] - tick).abs() < 1e-4));
+/// let is_at = |seen: f64, now, x: f32| {
+///     rewind.at(ObjectId(1), seen, now).is_some_and(|seen| (seen.pose.position[0] - x).abs() < 1e-4)
+/// };
+/// assert!(is_at(94.0, 100, 94.0));
 /// // A client cannot claim to have seen the distant past.
-/// assert!(rewind.at(ObjectId(1), 3.0, 110).is_some_and(|pose| (pose.position[0] - 95.0).abs() < 1e-4));
+/// assert!(is_at(3.0, 110, 95.0));
 /// ```
 #[derive(Debug)]
 pub struct Rewind {
     samples: PlayoutSamples,
     rate: TickRate,
+}
+
+/// What a client saw of an id.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RewoundPose {
+    /// Where it saw the object.
+    pub pose: Pose,
+    /// Whether this object has been removed since then. A hit is not one of the object that has the id now.
+    pub is_removed: bool,
 }
 
 impl Rewind {
@@ -47,20 +58,24 @@ impl Rewind {
         self.samples.add(id, sample);
     }
 
-    /// Forgets an object that is gone.
-    pub fn remove(&mut self, id: ObjectId) {
-        self.samples.remove(id, 0);
+    /// Notes that an object is gone from a tick on, that of the next
+    /// [`Replicator::commit`](crate::Replicator::commit), as clients learn it. What a client saw before is still found.
+    /// States of this tick and later ones are of another object with the same id.
+    pub fn remove(&mut self, id: ObjectId, tick: u32) {
+        self.samples.remove(id, tick);
     }
 
     /// Returns the pose of an object that a client saw, which showed the tick `seen`, with its fraction, when it acted.
     /// `now` is the server's tick: a client that claims more than 250 ms, or a tick of the future, gets the nearest
-    /// tick that is allowed. `None` if the object is not known.
+    /// tick that is allowed. `None` if the object is not known, or was gone at this tick.
+    /// The result says whether the object that was seen has been removed since: another one may have its id by now.
     #[must_use]
-    pub fn at(&self, id: ObjectId, seen: f64, now: u32) -> Option<Pose> {
+    pub fn at(&self, id: ObjectId, seen: f64, now: u32) -> Option<RewoundPose> {
         let most = micros(MAX_REWIND) as f64 / 1e6 * f64::from(self.rate.per_second);
         let now = f64::from(now);
         let seen = if seen.is_finite() { seen.clamp((now - most).max(0.0), now) } else { now };
-        self.samples.shown(id, seen, u32::MAX).map(|(pose, _)| pose)
+        let (pose, _) = self.samples.shown(id, seen, u32::MAX)?;
+        Some(RewoundPose { pose, is_removed: self.samples.is_of_removed(id, seen) })
     }
 }
 
@@ -88,7 +103,8 @@ mod tests {
         for quarter in 320..=359 {
             let seen = f64::from(quarter) / 4.0;
             let (shown, how) = client.shown(ID, seen, 90).unwrap();
-            assert_eq!((server.at(ID, seen, 90), how), (Some(shown), ShownBy::Samples), "tick {seen}");
+            let expected = RewoundPose { pose: shown, is_removed: false };
+            assert_eq!((server.at(ID, seen, 90), how), (Some(expected), ShownBy::Samples), "tick {seen}");
         }
     }
 
@@ -103,7 +119,36 @@ mod tests {
             }
         }
         let seen = 1000.0 - 31.5;
-        assert_eq!(server.at(ID, seen, 1000), client.shown(ID, seen, 1000).map(|(pose, _)| pose));
+        let found = server.at(ID, seen, 1000).map(|found| found.pose);
+        assert_eq!(found, client.shown(ID, seen, 1000).map(|(pose, _)| pose));
+    }
+
+    /// Two objects with the same id: a shot finds the one that its client saw.
+    #[test]
+    fn shot_at_an_id_hits_the_object_that_had_it() {
+        let (mut client, mut server) = (PlayoutSamples::new(1, RATE), Rewind::new(1, RATE));
+        let next = |tick: u32| {
+            let pose = Pose { position: [50.0, 0.0, 0.0], ..Pose::ORIGIN };
+            PoseSample { tick, pose, velocity: None, is_at_rest: true, teleports: 0 }
+        };
+        for tick in (60..=84).step_by(3) {
+            client.add(ID, sample(tick));
+            server.add(ID, sample(tick));
+        }
+        client.remove(ID, 87);
+        server.remove(ID, 87);
+        assert_eq!(server.at(ID, 87.0, 90), None, "it is gone");
+        for tick in [90, 93] {
+            client.add(ID, next(tick));
+            server.add(ID, next(tick));
+        }
+        let is_removed = |seen: f64| server.at(ID, seen, 93).map(|found| found.is_removed);
+        assert_eq!([80.0, 83.5, 86.9, 87.0, 92.0].map(is_removed), [true, true, true, false, false].map(Some));
+        for quarter in 320..=372 {
+            let seen = f64::from(quarter) / 4.0;
+            let found = server.at(ID, seen, 93).map(|found| found.pose);
+            assert_eq!(found, client.shown(ID, seen, 93).map(|(pose, _)| pose), "tick {seen}");
+        }
     }
 
     #[test]

@@ -133,13 +133,18 @@ impl PlayoutSamples {
         let (samples, gone_at) = (self.of(id), self.tracks.get(usize::from(id.0))?.gone_at);
         let (before, after) = samples.split_at_checked(samples.partition_point(|sample| sample.tick < gone_at))?;
         // The timeline of a server's first ticks may be before all of them.
-        let samples = if at.max(0.0) < f64::from(gone_at) { before } else { after };
+        let samples = if self.is_of_removed(id, at) { before } else { after };
         let next = samples.partition_point(|sample| f64::from(sample.tick) < at);
         let Some(to) = samples.get(next) else { return self.beyond(samples, at, newest) };
         let Some(from) = next.checked_sub(1).and_then(|before| samples.get(before)) else {
             return Some((to.pose, ShownBy::Samples));
         };
         Some((pose::between(from, to, at, self.rate), ShownBy::Samples))
+    }
+
+    /// Returns whether an object has been removed since this tick.
+    pub(crate) fn is_of_removed(&self, id: ObjectId, at: f64) -> bool {
+        self.tracks.get(usize::from(id.0)).is_some_and(|track| at.max(0.0) < f64::from(track.gone_at))
     }
 
     /// Returns the newest sample of an object.

@@ -52,9 +52,9 @@ struct ShotMeasure {
 
 impl ShotMeasure {
     fn add(&mut self, shot: &Shot, rewind: &Rewind, recording: &CubeRecording) {
-        let Some(pose) = rewind.at(ObjectId(shot.id as u16), shot.seen, shot.due as u32) else { return };
+        let Some(seen) = rewind.at(ObjectId(shot.id as u16), shot.seen, shot.due as u32) else { return };
         let Some(present) = recording.state(shot.due).get(shot.id) else { return };
-        let error = distance(pose.position, shot.shown);
+        let error = distance(seen.pose.position, shot.shown);
         self.shots += 1;
         self.missed += usize::from(error > HIT);
         self.missed_without += usize::from(distance(present.position, shot.shown) > HIT);
