@@ -168,8 +168,7 @@ impl Player {
     fn read(&mut self, message: &[u8], at: Duration) {
         let Ok(header) = self.replica.read(message) else { return };
         self.input_clock.set(header.tick, FIRST_ROUND_TRIP, FIRST_JITTER, at);
-        if let Some(report) = header.report {
-            self.log.on_confirmed(report.newest);
+        if let Some(report) = header.report.filter(|report| self.log.on_report(*report)) {
             self.input_clock.on_report(report);
         }
         self.playout.on_state(header.tick, at);

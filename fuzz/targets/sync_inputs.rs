@@ -60,7 +60,7 @@ fn invented(input: &mut Input<'_>) {
             }
             6 => {
                 let newest = u32::from_le_bytes(input.array());
-                clock.on_report(InputReport { newest, margin_quarters: input.u8() as i8 });
+                clock.on_report(InputReport { newest, margin_quarters: input.u8() as i8, epoch: 0 });
             }
             _ => {
                 latest = latest.max(now + MAX_AHEAD);
@@ -205,7 +205,7 @@ impl Exchange {
         let Some(report) = self.buffer.report() else { return };
         assert!(report.newest <= self.made, "the client made no input of tick {}", report.newest);
         if has_arrived {
-            self.log.on_confirmed(report.newest);
+            assert!(self.log.on_report(report), "the client never jumped back");
         }
     }
 

@@ -186,7 +186,7 @@ impl World {
                 }
                 8 if value & 128 == 0 => _ = self.replicator.resync(self.viewer, ResyncRequest(value % 16)),
                 8 => {
-                    let report = InputReport { newest: self.tick, margin_quarters: value as i8 };
+                    let report = InputReport { newest: self.tick, margin_quarters: value as i8, epoch: value % 16 };
                     self.replicator.set_report(self.viewer, Some(report));
                 }
                 9 => self.replicator.plan(self.viewer, usize::from(value % 4), 4 + usize::from(input.u8()) % MAX_BYTES),

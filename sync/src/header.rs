@@ -1,7 +1,7 @@
 //! The first bits of a state message: its tick, and what else the server says to this client (§6.3).
 
 use crate::bits::{BitReader, BitWriter};
-use crate::inputs::{InputReport, nearest};
+use crate::inputs::{EPOCHS, InputReport, nearest};
 use crate::read_error::StateReadError;
 
 /// The contents of a state message beside the states of objects.
@@ -25,7 +25,11 @@ pub(crate) struct HeaderRecord {
 impl HeaderRecord {
     pub(crate) const fn bits(&self) -> usize {
         let wide = if self.wide.is_some() { 16 + 4 } else { 0 };
-        let report = if self.report.is_some() { 16 + 8 } else { 0 };
+        let report = match self.report {
+            None => 0,
+            Some(InputReport { epoch: 0, .. }) => 16 + 8 + 1,
+            Some(_) => 16 + 8 + 1 + 4,
+        };
         16 + 1 + if wide + report > 0 { 2 + wide + report } else { 0 }
     }
 
@@ -45,6 +49,10 @@ impl HeaderRecord {
         if let Some(report) = report {
             writer.write(report.newest & 0xffff, 16);
             writer.write(u32::from(report.margin_quarters as u8), 8);
+            writer.write(u32::from(report.epoch > 0), 1);
+            if report.epoch > 0 {
+                writer.write(u32::from(report.epoch % EPOCHS), 4);
+            }
         }
     }
 
@@ -63,12 +71,19 @@ impl HeaderRecord {
             return Err(StateReadError::OutOfRange);
         }
         let tick = tick.filter(|tick| *tick > 0 && tick & 0xffff == low).ok_or(StateReadError::UnknownTick)?;
-        let report = if has_report {
-            let newest = nearest(reader.read(16)?, tick);
-            Some(InputReport { newest, margin_quarters: reader.read(8)? as u8 as i8 })
-        } else {
-            None
-        };
+        let report = if has_report { Some(read_report(reader, tick)?) } else { None };
         Ok(Self { tick, wide, report })
     }
+}
+
+/// Reads the report of a message of this tick.
+fn read_report(reader: &mut BitReader<'_>, tick: u32) -> Result<InputReport, StateReadError> {
+    let newest = nearest(reader.read(16)?, tick);
+    let margin_quarters = reader.read(8)? as u8 as i8;
+    let has_epoch = reader.read_bit()?;
+    let epoch = if has_epoch { reader.read(4)? as u8 } else { 0 };
+    if has_epoch && epoch == 0 {
+        return Err(StateReadError::OutOfRange);
+    }
+    Ok(InputReport { newest, margin_quarters, epoch })
 }

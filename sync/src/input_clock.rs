@@ -26,8 +26,8 @@ const KEPT_LEADS: usize = 256;
 /// The client's clock of inputs. The server's reports rule it: each says how early the inputs arrived. The clock runs
 /// at 95 to 105 % of real time. It jumps only at its first fix, and if four reports in a row differ from it by more
 /// than 250 ms in one direction: after a pause in which the server or the client lost time. After a jump back,
-/// [`advance`](Self::advance) returns earlier ticks than before, whose inputs are to be made again. The server keeps
-/// the first input of a tick, so those that had arrived are played as they were.
+/// [`advance`](Self::advance) returns earlier ticks than before, whose inputs are to be made again.
+/// [`InputLog`](crate::InputLog) starts an epoch with the first of them, and the server plays the inputs of this epoch.
 #[derive(Debug)]
 pub struct InputClock {
     ticks_per_second: f64,
@@ -102,7 +102,7 @@ impl InputClock {
         Some(next as u32)
     }
 
-    /// Notes a report of the server.
+    /// Notes a report of the server, if [`InputLog::on_report`](crate::InputLog::on_report) has returned `true` for it.
     pub fn on_report(&mut self, report: InputReport) {
         let lead = self.leads.get(report.newest as usize % KEPT_LEADS);
         let Some((_, lead)) = lead.filter(|(tick, _)| *tick == report.newest && report.newest > 0) else { return };
@@ -178,7 +178,7 @@ mod tests {
     fn clock_without_a_fix_has_no_tick() {
         let mut clock = InputClock::new(60);
         assert_eq!(clock.advance(Duration::from_secs(1)), None);
-        clock.on_report(InputReport { newest: 0, margin_quarters: 0 });
+        clock.on_report(InputReport { newest: 0, margin_quarters: 0, epoch: 0 });
         assert_eq!(clock.tick(), None);
     }
 
@@ -201,7 +201,7 @@ mod tests {
             // The server is at 1000 + 60 t, and an input takes 200 ms, longer than was assumed.
             let margin = tick - (1000.0 + 0.6 * frame as f64) - 12.0;
             if frame % 5 == 0 {
-                clock.on_report(InputReport { newest, margin_quarters: (margin * 4.0).floor() as i8 });
+                clock.on_report(InputReport { newest, margin_quarters: (margin * 4.0).floor() as i8, epoch: 0 });
             }
             let speed = (tick - before) / 0.6;
             assert!(frame == 1 || (0.949..1.051).contains(&speed), "{speed}");

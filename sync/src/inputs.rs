@@ -6,8 +6,9 @@ use crate::resync::ResyncRequest;
 
 /// The most inputs of a message: as long as the server has confirmed none of them, the newest 32.
 pub const MAX_INPUTS: usize = 32;
-/// The longest message of inputs, in bytes: tick, count, 32 inputs of 33 bits, the tick that was shown, and a request.
-pub const MAX_INPUT_BYTES: usize = (16 + 5 + MAX_INPUTS * 33_usize + 3 + 16 + 4).div_ceil(8);
+/// The longest message of inputs, in bytes: tick, count, 32 inputs of 33 bits but for the flag of the newest one, the
+/// tick that was shown, a request, and an epoch.
+pub const MAX_INPUT_BYTES: usize = (16 + 5 + MAX_INPUTS * 33_usize - 1 + 3 + 16 + 4 + 5).div_ceil(8);
 /// The ticks that a server keeps: more than an input may be behind and ahead, so that none takes another one's place.
 const KEPT_TICKS: usize = 128;
 /// The ticks by which an input may be ahead of the server, and behind it to count for the report.
@@ -17,6 +18,10 @@ const MAX_BEHIND: f64 = MAX_INPUTS as f64;
 const QUARTERS: f64 = 4.0;
 /// The parts of a tick in which a client says how far behind its newest input it shows the world, with 16 bits.
 const SHOWN_PARTS: f64 = 64.0;
+/// The number of epochs, after which they start again at 0. The half after the present one is later than it.
+pub(crate) const EPOCHS: u8 = 16;
+/// The ticks without a message of the present epoch after which a message of any other one is taken.
+const MAX_SILENCE: f64 = 64.0;
 /// The messages of which the server knows what their clients showed.
 const KEPT_VIEWS: usize = 64;
 
@@ -53,6 +58,8 @@ pub struct InputLog {
     confirmed: Option<u32>,
     /// How many inputs without a gap there are.
     count: usize,
+    /// How often an earlier tick got another input, modulo 16.
+    epoch: u8,
 }
 
 impl Default for InputLog {
@@ -65,15 +72,18 @@ impl InputLog {
     /// Returns a log without inputs.
     #[must_use]
     pub const fn new() -> Self {
-        Self { keys: [0; MAX_INPUTS], newest: None, confirmed: None, count: 0 }
+        Self { keys: [0; MAX_INPUTS], newest: None, confirmed: None, count: 0, epoch: 0 }
     }
 
     /// Adds the keys of a tick. After a gap, the inputs before it are forgotten. The newest tick again is ignored. An
-    /// earlier tick, which [`InputClock`](crate::InputClock) returns after a jump back, makes it forget all inputs.
+    /// earlier tick, which [`InputClock`](crate::InputClock) returns after a jump back, makes it forget all inputs. It
+    /// starts an epoch: the server replaces the inputs that it has of this tick and later ones.
     pub const fn push(&mut self, tick: u32, keys: Keys) {
         match self.newest {
             Some(newest) if tick == newest => return,
-            Some(newest) if tick < newest => (self.count, self.confirmed) = (1, None),
+            Some(newest) if tick < newest => {
+                (self.count, self.confirmed, self.epoch) = (1, None, (self.epoch + 1) % EPOCHS);
+            }
             Some(newest) if tick == newest + 1 && self.count < MAX_INPUTS => self.count += 1,
             Some(newest) if tick == newest + 1 => {}
             _ => self.count = 1,
@@ -87,6 +97,18 @@ impl InputLog {
     /// Notes that the server has all inputs up to a tick.
     pub fn on_confirmed(&mut self, tick: u32) {
         self.confirmed = self.confirmed.max(Some(tick).filter(|tick| Some(*tick) <= self.newest));
+    }
+
+    /// Notes a report of the server. Returns whether it is of the present epoch. Otherwise it confirms no input of this
+    /// log, and [`InputClock::on_report`](crate::InputClock::on_report) is not to be called.
+    #[must_use]
+    pub fn on_report(&mut self, report: InputReport) -> bool {
+        let is_present = report.epoch == self.epoch;
+        // The server may have dropped the input if the margin is beyond what a report can say.
+        if is_present && !report.is_beyond() {
+            self.on_confirmed(report.newest);
+        }
+        is_present
     }
 
     /// Returns the keys of a tick that is still kept.
@@ -107,7 +129,7 @@ impl InputLog {
         let mut writer = BitWriter::new(buf);
         write_inputs(&mut writer, newest, count, |tick| self.keys(tick).unwrap_or(0));
         let parts_behind = shown.map(|shown| libm::round((f64::from(newest) - shown) * SHOWN_PARTS) as u16);
-        write_extras(&mut writer, InputExtras { parts_behind, resync });
+        write_extras(&mut writer, InputExtras { parts_behind, resync, epoch: self.epoch });
         writer.finish().div_ceil(8)
     }
 }
@@ -134,13 +156,14 @@ struct InputExtras {
     /// How far behind the newest input the client showed the world, in parts of a tick; at most 1023 ticks.
     parts_behind: Option<u16>,
     resync: Option<ResyncRequest>,
+    epoch: u8,
 }
 
 impl InputExtras {
-    const NONE: Self = Self { parts_behind: None, resync: None };
+    const NONE: Self = Self { parts_behind: None, resync: None, epoch: 0 };
 }
 
-/// Writes what a message has beside its inputs: nothing, or a one and two flags.
+/// Writes what a message has beside its inputs: nothing, or a one and two flags. The first epoch takes no bits.
 fn write_extras(writer: &mut BitWriter<'_>, extras: InputExtras) {
     if extras == InputExtras::NONE {
         return;
@@ -150,6 +173,10 @@ fn write_extras(writer: &mut BitWriter<'_>, extras: InputExtras) {
     extras.parts_behind.into_iter().for_each(|parts| writer.write(parts.into(), 16));
     writer.write(u32::from(extras.resync.is_some()), 1);
     extras.resync.into_iter().for_each(|request| writer.write(request.0.into(), 4));
+    if extras.epoch > 0 {
+        writer.write(1, 1);
+        writer.write(extras.epoch.into(), 4);
+    }
 }
 
 /// Reads what [`write_extras`] wrote, up to the end of the message.
@@ -160,8 +187,10 @@ fn read_extras(reader: &mut BitReader<'_>) -> Result<InputExtras, StateReadError
     let has_extras = reader.read_bit()?;
     let parts_behind = if reader.read_bit()? { Some(reader.read(16)? as u16) } else { None };
     let resync = if reader.read_bit()? { Some(ResyncRequest(reader.read(4)? as u8)) } else { None };
-    let extras = InputExtras { parts_behind, resync };
-    let is_valid = has_extras && extras != InputExtras::NONE && reader.is_at_padding();
+    let has_epoch = !reader.is_at_padding();
+    let epoch = if has_epoch && reader.read_bit()? { reader.read(4)? as u8 } else { 0 };
+    let extras = InputExtras { parts_behind, resync, epoch };
+    let is_valid = has_extras && extras != InputExtras::NONE && has_epoch == (epoch > 0) && reader.is_at_padding();
     if is_valid { Ok(extras) } else { Err(StateReadError::OutOfRange) }
 }
 
@@ -184,6 +213,8 @@ pub struct InputReport {
     /// for inputs that came too late. -128 and 127 also stand for all beyond: then the server may have dropped the
     /// input of the newest tick, which came 32 ticks late or 48 ticks early.
     pub margin_quarters: i8,
+    /// The epoch of the inputs, 0 to 15: a report of an earlier one says nothing about inputs that were made again.
+    pub epoch: u8,
 }
 
 impl InputReport {
@@ -194,6 +225,10 @@ impl InputReport {
 }
 
 /// The inputs of one client on the server.
+///
+/// A client that makes the inputs of its ticks again, after a jump back of its clock, starts an epoch. Its first
+/// message replaces all inputs from its oldest tick on, and messages of the epochs before are ignored from then on.
+/// Nothing that was played changes, and a client gains nothing from epochs: it could have sent its inputs later.
 #[derive(Clone, Debug)]
 pub struct InputBuffer {
     keys: [Keys; KEPT_TICKS],
@@ -208,6 +243,8 @@ pub struct InputBuffer {
     /// The report of the last message, if its newest input was dropped.
     dropped: Option<InputReport>,
     missed: u64,
+    /// The present epoch, and the tick at which its last message arrived. `None` before the first message.
+    epoch: Option<(u8, f64)>,
     /// The ticks of the last messages, and how many ticks before it each client showed the world.
     views: [Option<(u32, f64)>; KEPT_VIEWS],
 }
@@ -227,13 +264,15 @@ impl InputBuffer {
             least_margin: None,
             dropped: None,
             missed: 0,
+            epoch: None,
             views: [None; KEPT_VIEWS],
         }
     }
 
     /// Reads a message that arrived when the server was at `now`, a tick with its fraction. Inputs that are more than
     /// 48 ticks ahead or 32 behind are dropped, and the next report says so; those of ticks that were played already
-    /// count for the report only. Returns the client's request for [`Replicator::resync`](crate::Replicator::resync).
+    /// count for the report only. Inputs of an earlier epoch are ignored. Returns the client's request for
+    /// [`Replicator::resync`](crate::Replicator::resync).
     ///
     /// # Errors
     ///
@@ -251,8 +290,11 @@ impl InputBuffer {
             }
             *input = after;
         }
-        let InputExtras { parts_behind, resync } = read_extras(&mut reader)?;
-        self.dropped = beyond_range(newest, now);
+        let InputExtras { parts_behind, resync, epoch } = read_extras(&mut reader)?;
+        if !self.enter_epoch(epoch, newest.saturating_sub(count as u32 - 1), now) {
+            return Ok(resync);
+        }
+        self.dropped = beyond_range(newest, now, epoch);
         for (age, keys) in (0..).zip(inputs).take(count) {
             if let Some(tick) = newest.checked_sub(age) {
                 self.add(tick, keys, now);
@@ -277,6 +319,30 @@ impl InputBuffer {
     pub fn shown(&self, tick: u32) -> f64 {
         let nearest = self.views.iter().flatten().min_by_key(|(of, _)| of.abs_diff(tick));
         f64::from(tick) - nearest.map_or(0.0, |(_, behind)| *behind)
+    }
+
+    /// Returns whether the inputs of a message count, whose oldest tick this is: not if its epoch is an earlier one.
+    fn enter_epoch(&mut self, epoch: u8, oldest: u32, now: f64) -> bool {
+        let (present, arrived) = self.epoch.unwrap_or((epoch, now));
+        let ahead = (epoch + EPOCHS - present) % EPOCHS;
+        // A client of which eight epochs got lost could never play again otherwise.
+        let is_silent = now - arrived > MAX_SILENCE;
+        if ahead >= EPOCHS / 2 && !is_silent {
+            return false;
+        }
+        if ahead > 0 {
+            self.forget_from(oldest);
+        }
+        self.epoch = Some((epoch, now));
+        true
+    }
+
+    /// Forgets the inputs from a tick on, and what a report would say about any. The inputs before are those that the
+    /// client still predicts with.
+    fn forget_from(&mut self, oldest: u32) {
+        self.ticks.iter_mut().filter(|tick| **tick >= oldest).for_each(|tick| *tick = 0);
+        self.views.iter_mut().filter(|view| view.is_some_and(|(tick, _)| tick >= oldest)).for_each(|view| *view = None);
+        (self.newest, self.complete, self.least_margin, self.dropped) = (None, None, None, None);
     }
 
     fn add(&mut self, tick: u32, keys: Keys, now: f64) {
@@ -328,16 +394,17 @@ impl InputBuffer {
             complete += 1;
         }
         self.complete = Some(complete);
-        Some(InputReport { newest: complete, margin_quarters: quarters as i8 })
+        let (epoch, _) = self.epoch?;
+        Some(InputReport { newest: complete, margin_quarters: quarters as i8, epoch })
     }
 }
 
 /// Returns the report of a message whose newest input is dropped.
-fn beyond_range(newest: u32, now: f64) -> Option<InputReport> {
+fn beyond_range(newest: u32, now: f64, epoch: u8) -> Option<InputReport> {
     let margin = f64::from(newest) - now;
     let is_kept = (-MAX_BEHIND..=MAX_AHEAD).contains(&margin);
     let margin_quarters = if margin > 0.0 { i8::MAX } else { i8::MIN };
-    (!is_kept && newest > 0).then_some(InputReport { newest, margin_quarters })
+    (!is_kept && newest > 0).then_some(InputReport { newest, margin_quarters, epoch })
 }
 
 /// Returns the tick with these lowest 16 bits that is nearest to another one.
@@ -402,7 +469,7 @@ mod tests {
                 buffer.read(&buf[..length], now).unwrap();
             }
         }
-        assert_eq!(buffer.report(), Some(InputReport { newest: 102, margin_quarters: -3 }));
+        assert_eq!(buffer.report(), Some(InputReport { newest: 102, margin_quarters: -3, epoch: 0 }));
         assert_eq!(buffer.report(), None);
     }
 
@@ -427,7 +494,7 @@ mod tests {
             log.push(tick, 1);
             let length = log.write(None, None, &mut buf);
             buffer.read(&buf[..length], f64::from(tick)).unwrap();
-            assert_eq!(buffer.report(), Some(InputReport { newest: confirmed, margin_quarters: 0 }));
+            assert_eq!(buffer.report(), Some(InputReport { newest: confirmed, margin_quarters: 0, epoch: 0 }));
         }
     }
 
@@ -456,14 +523,14 @@ mod tests {
         let mut buf = [0; MAX_INPUT_BYTES];
         let length = log.write(None, None, &mut buf);
         buffer.read(&buf[..length], 100.0).unwrap();
-        assert_eq!(buffer.report(), Some(InputReport { newest: 500, margin_quarters: i8::MAX }));
+        assert_eq!(buffer.report(), Some(InputReport { newest: 500, margin_quarters: i8::MAX, epoch: 0 }));
         assert_eq!(buffer.report(), None);
         assert!(buffer.keys(500).is_missing);
         // The client jumps back, and its inputs of earlier ticks are taken.
         log.push(103, 2);
         let length = log.write(None, None, &mut buf);
         buffer.read(&buf[..length], 100.0).unwrap();
-        assert_eq!(buffer.report(), Some(InputReport { newest: 103, margin_quarters: 12 }));
+        assert_eq!(buffer.report(), Some(InputReport { newest: 103, margin_quarters: 12, epoch: 1 }));
         assert_eq!(buffer.keys(103), TickKeys { keys: 2, is_missing: false });
     }
 }

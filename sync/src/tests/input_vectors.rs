@@ -15,7 +15,7 @@ fn messages(name: &str) -> Vec<Value> {
 #[test]
 fn inputs_of_the_vectors_are_kept() {
     let (mut buffer, steps) = (InputBuffer::new(0), messages("steps"));
-    assert_eq!(steps.len(), 13);
+    assert_eq!(steps.len(), 19);
     for step in steps {
         let message = bytes_of(&step["message_hex"]);
         let (before, now) = (buffer.clone(), step["now_tick_f64"].as_f64().unwrap());
@@ -31,7 +31,9 @@ fn inputs_of_the_vectors_are_kept() {
             assert_eq!(buffer.shown(*newest), shown, "{step}");
         }
         for tick in now as u32 - 40..now as u32 + 60 {
-            let known = before.clone().keys(tick);
+            let is_forgotten =
+                step.get("forgotten_from_tick_u32").is_some_and(|from| from.as_u64() <= Some(tick.into()));
+            let known = if is_forgotten { InputBuffer::new(0) } else { before.clone() }.keys(tick);
             let input = expected.iter().find(|(own, _)| *own == tick);
             let kept = input.map_or(known, |(_, keys)| TickKeys { keys: *keys, is_missing: false });
             assert_eq!(buffer.clone().keys(tick), kept, "tick {tick} of {step}");
@@ -42,7 +44,7 @@ fn inputs_of_the_vectors_are_kept() {
 #[test]
 fn invalid_inputs_of_the_vectors_are_refused() {
     let cases = messages("invalid");
-    assert_eq!(cases.len(), 8);
+    assert_eq!(cases.len(), 10);
     for case in cases {
         let mut buffer = InputBuffer::new(0);
         let error = buffer.read(&bytes_of(&case["message_hex"]), 1000.0).expect_err(&case.to_string());

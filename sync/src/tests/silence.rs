@@ -64,7 +64,7 @@ fn report_is_in_the_next_message_and_in_no_other() {
     let (mut replicator, mut replica, viewer, [cube, _]) = pair();
     replicator.spawn(ID, cube).unwrap();
     for (tick, newest, margin_quarters) in [(70_000, 70_004, -3), (70_003, 69_990, 127), (70_006, 40_000, -128)] {
-        let report = InputReport { newest, margin_quarters };
+        let report = InputReport { newest, margin_quarters, epoch: 0 };
         replicator.set_report(viewer, Some(report));
         replicator.commit(tick).unwrap();
         let (bytes, tag) = written(&mut replicator, viewer, 100).unwrap();

@@ -119,8 +119,7 @@ impl World {
         while self.down.front().is_some_and(|(at, _)| *at <= now) {
             let (_, (tick, report)) = self.down.pop_front().unwrap();
             self.inputs.set(tick, Duration::from_millis(100), Duration::from_millis(20), own);
-            if let Some(report) = report {
-                self.log.on_confirmed(report.newest);
+            if let Some(report) = report.filter(|report| self.log.on_report(*report)) {
                 self.inputs.on_report(report);
             }
             self.playout.on_state(tick, own);

@@ -32,13 +32,14 @@ fn message(case: &Value) -> Vec<u8> {
 fn messages_of_the_vectors_show_their_objects() {
     let vectors = vectors("sync_messages.json");
     let (mut replica, steps) = (replica(&vectors), vectors["steps"].as_array().unwrap());
-    assert_eq!(steps.len(), 24);
+    assert_eq!(steps.len(), 25);
     assert_eq!(u64::from(schema_with_rest().0.hash()), vectors["schema_hash_u32"].as_u64().unwrap());
     for step in steps {
         let header = replica.read(&message(step)).unwrap_or_else(|error| panic!("{step}: {error}"));
         let report = step.get("report").map(|report| InputReport {
             newest: report["newest_u32"].as_u64().unwrap() as u32,
             margin_quarters: report["margin_quarters_i8"].as_i64().unwrap() as i8,
+            epoch: report.get("epoch_u8").map_or(0, |epoch| epoch.as_u64().unwrap() as u8),
         });
         let tick = step["tick_u32"].as_u64().unwrap() as u32;
         assert_eq!(header, StateHeader { tick, report }, "{step}");
@@ -55,7 +56,7 @@ fn messages_of_the_vectors_show_their_objects() {
 fn invalid_messages_of_the_vectors_are_refused() {
     let vectors = vectors("sync_messages.json");
     let cases = vectors["invalid"].as_array().unwrap();
-    assert_eq!(cases.len(), 16);
+    assert_eq!(cases.len(), 17);
     for case in cases {
         let mut replica = replica(&vectors);
         let error = replica.read(&message(case)).expect_err(&case.to_string());

@@ -22,7 +22,7 @@ fn tick(replicator: &mut Replicator, clients: &mut [(ViewerId, Replica)], tick: 
     replicator.commit(tick).unwrap();
     let mut buf = [0; 700];
     for (viewer, replica) in clients {
-        replicator.set_report(*viewer, Some(InputReport { newest: tick, margin_quarters: 2 }));
+        replicator.set_report(*viewer, Some(InputReport { newest: tick, margin_quarters: 2, epoch: 0 }));
         replicator.plan(*viewer, 2, buf.len());
         for _ in 0..2 {
             let Some(message) = replicator.write(*viewer, &mut buf) else { break };
@@ -139,8 +139,7 @@ impl Parts {
         let length = self.log.write(Some(shown), None, &mut buf);
         self.inputs.read(&buf[..length], f64::from(tick) - 1.5).unwrap();
         self.inputs.keys(tick);
-        if let Some(report) = self.inputs.report() {
-            self.log.on_confirmed(report.newest);
+        if let Some(report) = self.inputs.report().filter(|report| self.log.on_report(*report)) {
             self.clock.on_report(report);
         }
         assert!(self.predictor.push(tick, tick % 5));

@@ -93,8 +93,7 @@ impl InputWorld {
     fn play(&mut self, now: Duration, own: Duration, jitter: Duration) {
         while let Some((_, (tick, report))) = self.down.pop(now) {
             self.clock.set(tick, 2 * DELAY, jitter, own);
-            if let Some(report) = report {
-                self.log.on_confirmed(report.newest);
+            if let Some(report) = report.filter(|report| self.log.on_report(*report)) {
                 self.clock.on_report(report);
             }
         }

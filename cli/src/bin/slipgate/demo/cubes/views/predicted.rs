@@ -75,8 +75,7 @@ impl CubeView for PredictedCube {
         let StateHeader { tick, report } = self.replica.read(bytes).map_err(|_| Unreadable)?;
         let round_trip = if arrival.round_trip.is_zero() { FIRST_ROUND_TRIP } else { arrival.round_trip };
         self.clock.set(tick, round_trip, FIRST_JITTER, arrival.at);
-        if let Some(report) = report {
-            self.log.on_confirmed(report.newest);
+        if let Some(report) = report.filter(|report| self.log.on_report(*report)) {
             self.clock.on_report(report);
         }
         read_keys(&mut self.others, keys, tick)?;
