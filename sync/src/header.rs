@@ -1,7 +1,7 @@
 //! The first bits of a state message: its tick, and what else the server says to this client (§6.3).
 
 use crate::bits::{BitReader, BitWriter};
-use crate::inputs::{EPOCHS, InputReport, nearest};
+use crate::inputs::{InputReport, nearest};
 use crate::read_error::StateReadError;
 
 /// The contents of a state message beside the states of objects.
@@ -51,7 +51,7 @@ impl HeaderRecord {
             writer.write(u32::from(report.margin_quarters as u8), 8);
             writer.write(u32::from(report.epoch > 0), 1);
             if report.epoch > 0 {
-                writer.write(u32::from(report.epoch % EPOCHS), 4);
+                writer.write(report.epoch.into(), 4);
             }
         }
     }

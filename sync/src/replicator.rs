@@ -21,7 +21,7 @@ use self::selection::{Room, Selection};
 use self::turn::{Turn, sent_record};
 use self::viewer::Viewer;
 use crate::commits::{CommitNumber, Commits};
-use crate::inputs::InputReport;
+use crate::inputs::{EPOCHS, InputReport};
 use crate::object::{ObjectId, ObjectMut};
 use crate::object_set::ObjectSet;
 use crate::priority::Priorities;
@@ -345,7 +345,7 @@ impl Replicator {
     /// Sets the report of a client's inputs, which its next message has.
     pub fn set_report(&mut self, viewer: ViewerId, report: Option<InputReport>) {
         if let Some(slot) = self.slot(viewer) {
-            slot.viewer.report = report;
+            slot.viewer.report = report.map(|report| InputReport { epoch: report.epoch % EPOCHS, ..report });
         }
     }
 

@@ -63,9 +63,11 @@ fn each_commit_has_one_message_without_objects_at_most() {
 fn report_is_in_the_next_message_and_in_no_other() {
     let (mut replicator, mut replica, viewer, [cube, _]) = pair();
     replicator.spawn(ID, cube).unwrap();
-    for (tick, newest, margin_quarters) in [(70_000, 70_004, -3), (70_003, 69_990, 127), (70_006, 40_000, -128)] {
-        let report = InputReport { newest, margin_quarters, epoch: 0 };
-        replicator.set_report(viewer, Some(report));
+    let cases = [(70_000, 70_004, -3, 0), (70_003, 69_990, 127, 15), (70_006, 40_000, -128, 0)];
+    for (tick, newest, margin_quarters, epoch) in cases {
+        let report = InputReport { newest, margin_quarters, epoch };
+        // Epochs are counted modulo 16.
+        replicator.set_report(viewer, Some(InputReport { epoch: epoch + 16, ..report }));
         replicator.commit(tick).unwrap();
         let (bytes, tag) = written(&mut replicator, viewer, 100).unwrap();
         assert_eq!(replica.read(&bytes).unwrap().report, Some(report));
