@@ -5,6 +5,7 @@ mod history;
 mod input_vectors;
 mod interest;
 mod large;
+mod playout;
 mod resets;
 mod silence;
 mod snap;

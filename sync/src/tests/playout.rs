@@ -1,0 +1,122 @@
+//! The schedule of a timeline: when it starts a new one, how fast it runs, and how much delay it needs for jitter.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use crate::{PlayoutClock, TickRate};
+
+/// A path: the delay of each state by its number, in milliseconds. `None` for a state that is lost.
+type Delay<'a> = &'a dyn Fn(u32) -> Option<u64>;
+
+/// Runs a timeline with a state each 50 or 100 ms, up to this millisecond. Returns it, the first millisecond in which
+/// it has jumped, and the speed in each millisecond: 1.0 is that of time.
+fn run(interval: u32, until: u64, delay: Delay<'_>) -> (PlayoutClock, Option<u64>, Vec<f64>) {
+    let mut clock = PlayoutClock::new(TickRate { per_second: 60, between_states: interval * 60 / 1000 });
+    let arrival = |state: u32| delay(state).map(|delay| (u64::from(state * interval) + delay, state));
+    let mut arrivals: Vec<_> = (1..=until as u32 / interval).filter_map(arrival).collect();
+    arrivals.sort_unstable();
+    let (mut arrivals, mut jumped, mut speeds, mut before) = (arrivals.into_iter().peekable(), None, Vec::new(), None);
+    for millis in 0..until {
+        let now = Duration::from_millis(millis);
+        while let Some((_, state)) = arrivals.next_if(|(arrival, _)| *arrival <= millis) {
+            clock.on_state(state * interval * 60 / 1000, now);
+        }
+        let tick = clock.advance(now);
+        speeds.push(before.zip(tick).map_or(1.0, |(before, tick): (f64, f64)| (tick - before) / 0.06));
+        before = tick;
+        jumped = jumped.or((clock.jumps() > 0).then_some(millis));
+    }
+    (clock, jumped, speeds)
+}
+
+fn delay_of(clock: &PlayoutClock) -> u128 {
+    clock.delay().as_millis()
+}
+
+/// The time decides at 50 ms, and the number of states at 100 ms.
+#[test]
+fn timeline_jumps_after_200_ms_and_four_late_states() {
+    for (interval, states) in [(50, 5), (100, 4)] {
+        let first = 5000 / interval;
+        let starved = first + states - 1;
+        let (_, jumped, _) = run(interval, 10_000, &|state| Some(if state < first { 50 } else { 400 }));
+        assert_eq!(jumped, Some(u64::from(starved * interval + 400)), "a state each {interval} ms");
+        // One state less is no schedule.
+        let is_late = |state: u32| (first..starved).contains(&state);
+        let (_, jumped, _) = run(interval, 10_000, &|state| {
+            // What comes after them is on time, and not yet there when they arrive.
+            let is_gap = (starved..starved + 400 / interval).contains(&state);
+            (!is_gap).then(|| if is_late(state) { 400 } else { 50 })
+        });
+        assert_eq!(jumped, None, "a state each {interval} ms");
+    }
+}
+
+#[test]
+fn new_schedule_within_100_ms_is_reached_without_a_jump() {
+    for (slower, jumps) in [(85, false), (130, true)] {
+        let (clock, jumped, speeds) = run(50, 20_000, &|state| Some(if state < 100 { 50 } else { 50 + slower }));
+        assert_eq!(jumped.is_some(), jumps, "{slower} ms slower");
+        assert!(jumps || speeds.iter().all(|speed| (0.9499..=1.0501).contains(speed)));
+        // Nothing of the schedule before is left.
+        assert!((59..=62).contains(&delay_of(&clock)), "{:?}", clock.delay());
+    }
+}
+
+#[test]
+fn states_quicker_by_more_than_250_ms_are_a_new_schedule() {
+    for (quicker, jumps) in [(245, false), (255, true)] {
+        let (_, jumped, _) = run(50, 6000, &|state| Some(if state < 100 { 300 } else { 300 - quicker }));
+        assert_eq!(jumped.is_some(), jumps, "{quicker} ms quicker");
+    }
+}
+
+#[test]
+fn timeline_corrects_a_deviation_at_5_percent() {
+    // The first state is slower than all others by 200 ms, and the ones before its arrival are lost.
+    let (clock, jumped, speeds) = run(50, 10_000, &|state| match state {
+        1 => Some(250),
+        2..=5 => None,
+        _ => Some(50),
+    });
+    assert_eq!(jumped, None);
+    let fastest = speeds.iter().copied().fold(0.0, f64::max);
+    assert!((1.0499..=1.0501).contains(&fastest), "{fastest}");
+    // 150 ms at 5 %, and the rest ever slower, within a second for each 63 %.
+    let at_limit = speeds.iter().filter(|speed| **speed > 1.0499).count();
+    assert!((2900..3100).contains(&at_limit), "{at_limit} ms");
+    assert!((59..=62).contains(&delay_of(&clock)), "{:?}", clock.delay());
+}
+
+#[test]
+fn timeline_is_slow_while_a_state_is_overdue() {
+    let (_, _, speeds) = run(50, 7000, &|state| (state < 100).then_some(50));
+    // The last state arrives at 5000 ms.
+    let is_slow: Vec<_> = (0..).zip(&speeds).filter(|(_, speed)| (0.9499..=0.9501).contains(*speed)).collect();
+    let (first, last) = (is_slow[0].0, is_slow[is_slow.len() - 1].0);
+    assert!((5051..=5053).contains(&first) && (5499..=5501).contains(&last), "from {first} to {last} ms");
+    assert_eq!(is_slow.len(), last - first + 1, "all the time between");
+    assert!(speeds[last + 2] > 1.0, "after 500 ms it is an outage");
+}
+
+/// A share of 0.8 % may be later than the delay: of the last 60 s, and of 15 s where there are fewer.
+#[test]
+fn delay_covers_jitter_of_more_than_8_in_1000_states() {
+    // States that are 40 ms late, as (how many, each how many states), and the time of the look, in seconds.
+    let cases = [
+        (2, 10, 10, 60),
+        (3, 10, 10, 90),
+        (9, 40, 62, 60),
+        (10, 40, 62, 90),
+        // 60 s later they are forgotten.
+        (12, 10, 55, 90),
+        (12, 10, 75, 60),
+    ];
+    for (number, each, seconds, expected) in cases {
+        let is_late = |state: u32| state.is_multiple_of(each) && state / each <= number;
+        let (clock, jumped, _) = run(50, seconds * 1000, &|state| Some(if is_late(state) { 90 } else { 50 }));
+        assert_eq!(jumped, None);
+        let delay = delay_of(&clock);
+        assert!((expected - 2..=expected + 2).contains(&delay), "{number} of {each} after {seconds} s: {delay} ms");
+    }
+}
