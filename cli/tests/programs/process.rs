@@ -134,6 +134,8 @@ fn secrets_at_rest(command: &Command, flags: &[&str]) -> (String, bool) {
 fn keys_in_memory_are_closed_to_other_processes_and_cores() {
     let issuer = issuer::program::TestFolder::new();
     let mut of_issuer = issuer.bare(&["--protocol-id", "7", "--server", "192.0.2.1:1", "--bind", "127.0.0.1:0"]);
+    // The user without rights has no folder for a file.
+    of_issuer.args(["--registry", "memory"]);
     of_issuer.arg("--api-key-digest").arg(&issuer.digest);
     let of_server = server::program::TestFolder::new().bare(&["--protocol-id", "7", "--bind", "127.0.0.1:0"]);
     for command in [of_issuer, of_server] {
