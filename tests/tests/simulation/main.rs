@@ -11,6 +11,7 @@ mod connections;
 mod disconnect_table;
 mod false_acks;
 mod floods;
+mod game_state;
 mod handshake;
 mod hashing;
 mod hostile_acknowledgements;

@@ -215,6 +215,13 @@ impl CongestionState {
         Duration::from_nanos(self.tick)
     }
 
+    /// Returns the bytes that the rate brings in the rest of an application's tick, after this turn. A tick counts as
+    /// 100 ms at most.
+    pub(crate) fn paced_within(&self, tick: Duration, now: Instant) -> u64 {
+        let rest = tick.min(MAX_TICK).saturating_sub(self.tick_interval());
+        (self.controller.rate(now) * Seconds::from(rest)).0 as u64
+    }
+
     /// Sets whether the application has more to send than it may; call it after the packets of each tick.
     pub fn set_demand(&mut self, demand: Demand) {
         self.demand = demand;

@@ -9,8 +9,9 @@ use slipgate_netcode::time::Instant;
 /// numbers.
 const FRAMING_BYTES: u64 = 16 + 12;
 
-/// The bytes that may leave in this tick. Ask for it before composing the tick, and send less detail instead of later
-/// data.
+/// The bytes that may leave in this tick of the application: now, and in later turns up to its next tick, if that comes
+/// as long after this one as this one after the newest message. Ask for it before composing the tick, and send less
+/// detail instead of later data.
 ///
 /// # Examples
 /// ```

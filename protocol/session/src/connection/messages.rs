@@ -77,6 +77,8 @@ pub struct Connection {
     max_payload_bytes: usize,
     close_timeout: Duration,
     ticked_at: Option<Instant>,
+    /// When the application queued its newest message.
+    queued_at: Instant,
 }
 
 impl Connection {
@@ -123,6 +125,7 @@ impl Connection {
             max_payload_bytes: config.max_payload_bytes,
             close_timeout: config.close_timeout,
             ticked_at: None,
+            queued_at: Instant::NEVER,
         })
     }
 
@@ -148,10 +151,12 @@ impl Connection {
         self.channels.take_partials()
     }
 
-    /// Returns what may leave now.
+    /// Returns what may leave until the application sends again, if its next messages come as long after these as these
+    /// after the ones before. What the pacer does not permit now leaves in later turns.
     #[must_use]
     pub fn budget(&self, now: Instant) -> Budget {
-        Budget::of(&self.path, self.channels.max_overdraft(now), self.max_packet_bytes(), now)
+        let paced = self.path.paced_within(now.since(self.queued_at), now);
+        Budget::of(&self.path, self.channels.max_overdraft(now) + paced, self.max_packet_bytes(), now)
     }
 
     /// Returns the measurements of the path.

@@ -329,6 +329,11 @@ impl ConnectionPath {
         self.congestion.tick_interval()
     }
 
+    /// Returns the bytes that the pacer permits in the rest of an application's tick, after this turn.
+    pub(super) fn paced_within(&self, tick: Duration, now: Instant) -> u64 {
+        self.congestion.paced_within(tick, now)
+    }
+
     /// Returns when the probe timeout fires (RFC 9002, section 6.2).
     pub(super) fn pto_deadline(&self) -> Option<Instant> {
         self.endpoint.tracker.sent.pto_deadline(self.congestion.timing())

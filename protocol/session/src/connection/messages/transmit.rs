@@ -27,6 +27,7 @@ impl Connection {
         if self.close_reason.is_some() {
             return Err(SendError::Gone);
         }
+        self.queued_at = now;
         Ok(self.channels.send(channel, message, options, now)?)
     }
 
@@ -44,6 +45,7 @@ impl Connection {
         if self.close_reason.is_some() {
             return Err(SendError::Gone);
         }
+        self.queued_at = now;
         Ok(self.channels.send_shared(channel, message, options, now)?)
     }
 
