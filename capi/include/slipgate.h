@@ -455,11 +455,11 @@ typedef struct slipgate_path {
     double bytes_per_second;
 } slipgate_path;
 
-// The bytes that may leave now, and the size and number of messages that suit the path.
+// The bytes that may leave up to the next tick of the game, and the size and number of messages that suit the path.
 typedef struct slipgate_budget {
-    // Bytes of payload that may leave in this turn.
+    // Bytes of payload that may leave up to the next tick.
     uint64_t bytes;
-    // The largest message that leaves whole in this turn, in bytes.
+    // The largest message that leaves whole up to the next tick, in bytes.
     uint64_t max_message_bytes;
     // How many packets a second the game should send.
     double packets_per_second;

@@ -21,13 +21,13 @@ pub struct CPath {
     pub bytes_per_second: f64,
 }
 
-/// The bytes that may leave now, and the size and number of messages that suit the path.
+/// The bytes that may leave up to the next tick of the game, and the size and number of messages that suit the path.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CBudget {
-    /// Bytes of payload that may leave in this turn.
+    /// Bytes of payload that may leave up to the next tick.
     pub bytes: u64,
-    /// The largest message that leaves whole in this turn, in bytes.
+    /// The largest message that leaves whole up to the next tick, in bytes.
     pub max_message_bytes: u64,
     /// How many packets a second the game should send.
     pub packets_per_second: f64,
