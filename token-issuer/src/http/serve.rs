@@ -51,7 +51,12 @@ pub async fn serve(listener: impl Into<IssuerListener>, service: TokenService, s
             // Accepting precedes cleaning up: a full backlog of the system would drop new connections.
             biased;
             () = &mut shutdown => break,
-            accepted = listener.accept(), if acceptor.connections.can_accept() => acceptor.on_accept(accepted).await,
+            accepted = listener.accept(), if acceptor.connections.can_accept() => tokio::select! {
+                biased;
+                // While all connections are answering, the accepted one waits for their end.
+                () = &mut shutdown => break,
+                () = acceptor.on_accept(accepted) => {}
+            },
             true = acceptor.connections.next_end() => {}
         }
     }

@@ -2,11 +2,18 @@
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::common::{MAX_WAIT, SERVERS, Service, agent, read_to_close};
+use slipgate_token_issuer::callers::Scopes;
 use slipgate_token_issuer::http::HttpLimits;
+use slipgate_token_issuer::registry::{
+    Heartbeat, Registry, RegistryError, RegistryFuture, RegistryName, ReservedServer, ServerInstance, ServerStatus,
+    SlotRequest,
+};
 
 /// Returns limits so short that a test can wait for them.
 fn short_limits() -> HttpLimits {
@@ -229,4 +236,68 @@ fn open_request_is_finished_when_the_service_stops() {
     let response = read_to_close(&mut stream);
     assert!(response.starts_with("HTTP/1.1 201 "), "{response}");
     stopping.join().unwrap();
+}
+
+/// A store that never responds, and counts the turns of the runtime that it waits for.
+#[derive(Default)]
+struct EndlessStore(AtomicU64);
+
+impl EndlessStore {
+    fn wait<T>(&self) -> RegistryFuture<'_, T> {
+        Box::pin(async {
+            loop {
+                self.0.fetch_add(1, Ordering::Relaxed);
+                tokio::task::yield_now().await;
+            }
+        })
+    }
+
+    /// Waits until the service has had many turns.
+    fn await_turns(&self) {
+        let (end, begin) = (self.0.load(Ordering::Relaxed) + 1000, Instant::now());
+        while self.0.load(Ordering::Relaxed) < end {
+            assert!(begin.elapsed() < MAX_WAIT, "the store is not asked");
+            thread::yield_now();
+        }
+    }
+}
+
+impl Registry for EndlessStore {
+    fn register<'a>(&'a self, _: Heartbeat, _: &'a Scopes) -> RegistryFuture<'a, ()> {
+        self.wait()
+    }
+
+    fn remove<'a>(&'a self, _: RegistryName, _: Option<ServerInstance>, _: &'a Scopes) -> RegistryFuture<'a, bool> {
+        self.wait()
+    }
+
+    fn servers(&self) -> RegistryFuture<'_, Vec<ServerStatus>> {
+        self.wait()
+    }
+
+    fn reserve(&self, _: SlotRequest) -> RegistryFuture<'_, Vec<ReservedServer>> {
+        self.wait()
+    }
+
+    fn check(&self) -> Result<(), RegistryError> {
+        Ok(())
+    }
+}
+
+#[test]
+fn service_stops_while_a_connection_waits_for_room() {
+    let limits = HttpLimits { connections: 1, request_timeout: 2 * MAX_WAIT, ..short_limits() };
+    let store = Arc::new(EndlessStore::default());
+    let registry = Arc::clone(&store);
+    let service = Service::start_changed(limits, &SERVERS, |service| service.with_registry(registry));
+    let mut answering = service.connect();
+    let bearer = service.bearer();
+    write!(answering, "GET /v1/servers HTTP/1.1\r\nHost: x\r\nAuthorization: {bearer}\r\n\r\n").unwrap();
+    store.await_turns();
+    let _waiting = service.connect();
+    // The service accepts the connection meanwhile.
+    store.await_turns();
+    let stopped = Instant::now();
+    drop(service);
+    assert!(stopped.elapsed() < MAX_WAIT, "it waited for the request, which lasts for a minute");
 }
