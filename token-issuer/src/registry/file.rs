@@ -13,10 +13,11 @@ use std::sync::mpsc::{Sender, channel};
 use redb::{Database, DatabaseError};
 use slipgate_netcode::time::UnixMillis;
 use slipgate_os::clock::wall_clock;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
+use tokio::time::timeout;
 
 use self::rows::{Change, load};
-use self::writer::{Batch, FileWriter, SharedTable};
+use self::writer::{Batch, FileWriter, MAX_BATCHES, STALLED_AFTER, SharedTable};
 use super::clock::RegistryClock;
 use super::memory::Chance;
 use super::name::RegistryName;
@@ -30,13 +31,16 @@ use crate::callers::Scopes;
 pub struct FileRegistry {
     shared: Arc<SharedTable>,
     writer: Sender<Batch>,
+    /// The free places of the writer's queue.
+    places: Arc<Semaphore>,
     clock: RegistryClock,
     chance: Chance,
 }
 
 impl FileRegistry {
     /// Opens the file, or creates it with mode 0600, and starts the thread that writes it. After an error of the file,
-    /// such as a full disk, the registry is unavailable until the thread has opened the file again.
+    /// such as a full disk, the registry is unavailable until the thread has opened the file again. It is also
+    /// unavailable while the disk does not finish a write. Its futures need a tokio runtime with time.
     ///
     /// # Errors
     /// Returns the error of the file: it cannot be created, is no registry, or another issuer has it open.
@@ -65,7 +69,8 @@ impl FileRegistry {
             .name("registry-file".to_owned())
             .spawn(move || thread.run(database))
             .map_err(FileRegistryError::Unusable)?;
-        Ok(Self { shared, writer, clock, chance: Chance::default() })
+        let places = Arc::new(Semaphore::new(MAX_BATCHES));
+        Ok(Self { shared, writer, places, clock, chance: Chance::default() })
     }
 
     /// Changes the table, and returns once the file has the changes.
@@ -76,17 +81,28 @@ impl FileRegistry {
         let queued = {
             let mut table = self.shared.lock();
             // Changes of a table that will be replaced would be lost.
-            let changed = self.check().and_then(|()| act(&mut table, self.clock.now()));
-            changed.map(|(value, changes)| {
+            let place = self
+                .check()
+                .and_then(|()| Arc::clone(&self.places).try_acquire_owned().map_err(|_| RegistryError::Unavailable));
+            place.and_then(|place| {
+                let (value, changes) = act(&mut table, self.clock.now())?;
                 let (written, result) = oneshot::channel();
                 // Sent while the table is locked, so that the file gets the changes in their order.
-                let _ = self.writer.send(Batch { changes, written });
-                (value, result)
+                let _ = self.writer.send(Batch { changes, written, _place: place });
+                Ok((value, result))
             })
         };
         Box::pin(async move {
-            let (value, result) = queued?;
-            if let Ok(is_written) = result.await {
+            let (value, mut result) = queued?;
+            let ended = loop {
+                match timeout(STALLED_AFTER, &mut result).await {
+                    Ok(ended) => break ended,
+                    Err(_) if self.shared.is_stalled() => return Err(RegistryError::Unavailable),
+                    // The write with these changes began later than the wait.
+                    Err(_) => {}
+                }
+            };
+            if let Ok(is_written) = ended {
                 return is_written.then_some(value).ok_or(RegistryError::Unavailable);
             }
             // The thread has ended, which only a panic of the database does.

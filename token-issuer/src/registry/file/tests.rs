@@ -1,7 +1,8 @@
-//! A registry on a disk that is full for a while.
+//! A registry on a disk that is full or hangs for a while.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
 use redb::StorageBackend;
@@ -20,6 +21,32 @@ struct FakeDisk {
     is_full: Arc<AtomicBool>,
     /// How often a database was opened.
     opened: Arc<AtomicU32>,
+    hang: Arc<Hang>,
+}
+
+/// Whether a disk hangs.
+#[derive(Debug, Default)]
+struct Hang {
+    is_hanging: Mutex<bool>,
+    released: Condvar,
+    /// How many writes have met the hang.
+    met: AtomicU32,
+}
+
+impl Hang {
+    fn set(&self, is_hanging: bool) {
+        *self.is_hanging.lock().unwrap() = is_hanging;
+        self.released.notify_all();
+    }
+
+    /// Returns when the disk does not hang.
+    fn wait(&self) {
+        let is_hanging = self.is_hanging.lock().unwrap();
+        if *is_hanging {
+            self.met.fetch_add(1, Ordering::Relaxed);
+        }
+        drop(self.released.wait_while(is_hanging, |is_hanging| *is_hanging).unwrap());
+    }
 }
 
 impl FakeDisk {
@@ -71,6 +98,7 @@ impl StorageBackend for FakeDisk {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.hang.wait();
         self.room()?;
         self.file.write(offset, data)
     }
@@ -139,6 +167,56 @@ async fn registry_is_available_again_after_a_full_disk() {
     let registry = disk.registry();
     registry.register(heartbeat(), &Scopes::default()).await.unwrap();
     assert_eq!(registry.servers().await.unwrap()[0].reserved_slots, 3);
+}
+
+/// Reserves a second slot on a disk that hangs from then on, and returns the request, which waits for the disk.
+async fn hang<'a>(disk: &FakeDisk, registry: &'a FileRegistry) -> RegistryFuture<'a, Vec<ReservedServer>> {
+    registry.register(heartbeat(), &Scopes::default()).await.unwrap();
+    registry.reserve(request(1)).await.unwrap();
+    disk.hang.set(true);
+    let second = registry.reserve(request(2));
+    until("the disk hangs", || disk.hang.met.load(Ordering::Relaxed) > 0).await;
+    second
+}
+
+#[tokio::test]
+async fn requests_are_refused_while_the_disk_hangs() {
+    let disk = FakeDisk::default();
+    let registry = disk.registry();
+    let second = hang(&disk, &registry).await;
+    let third = registry.reserve(request(3));
+    let refused = timeout(MAX_WAIT, async { (second.await, third.await) }).await;
+    let unavailable = || Err(RegistryError::Unavailable);
+    assert_eq!(refused, Ok((unavailable(), unavailable())), "requests that wait are refused");
+    assert_eq!(registry.check(), Err(RegistryError::Unavailable));
+    assert_eq!(registry.servers().await, Err(RegistryError::Unavailable));
+    disk.hang.set(false);
+    until("the registry is available", || registry.check().is_ok()).await;
+
+    registry.register(heartbeat(), &Scopes::default()).await.unwrap();
+    let reserved = registry.servers().await.unwrap()[0].reserved_slots;
+    assert_eq!(reserved, 2, "the request behind the write that hung has no reservation");
+    registry.reserve(request(4)).await.unwrap();
+    assert_eq!(registry.reserve(request(5)).await, Err(RegistryError::NoFreeSlots));
+}
+
+#[tokio::test]
+async fn full_queue_refuses_requests_and_reserves_nothing() {
+    let disk = FakeDisk::default();
+    let registry = disk.registry();
+    let second = hang(&disk, &registry).await;
+    assert_eq!(registry.places.available_permits(), MAX_BATCHES - 1, "the second request waits");
+    let others = registry.places.acquire_many(MAX_BATCHES as u32 - 1).await.unwrap();
+    let third = registry.reserve(request(3));
+    disk.hang.set(false);
+    assert_eq!(third.await, Err(RegistryError::Unavailable));
+    // A slow machine may see a stall.
+    let _ = second.await;
+    until("the registry is available", || registry.check().is_ok()).await;
+    until("the second request has left the queue", || registry.places.available_permits() == 1).await;
+    assert_eq!(registry.servers().await.unwrap()[0].reserved_slots, 2);
+    drop(others);
+    registry.reserve(request(4)).await.unwrap();
 }
 
 #[tokio::test]
