@@ -348,8 +348,8 @@ fn jumping_clocks_admit_no_token_twice_and_fresh_ones_soon() {
                 }
                 Err(reason) => {
                     assert_eq!(reason, Discard::ClockStepped, "seed {seed}, second {second}");
-                    // Only if the wall clock is back in a time through which the server has lived, or close to it.
-                    let is_close = |lived: &u64| lived.abs_diff(today + 30) <= 30 + 120;
+                    // Only if the wall clock is back in a time through which the server has lived.
+                    let is_close = |lived: &u64| lived.abs_diff(today) <= 2;
                     assert!(lived.iter().any(is_close), "seed {seed}, second {second}");
                     (refused, in_a_row) = (refused + 1, in_a_row + 1);
                     longest = longest.max((in_a_row, seed));
@@ -365,8 +365,8 @@ fn jumping_clocks_admit_no_token_twice_and_fresh_ones_soon() {
     println!(
         "{SEEDS} seeds: {admitted} fresh tokens admitted, {refused} refused, at most {longest:?} s in a row (seed)"
     );
-    // A time through which the server has lived, and the 150 s around it in which tokens may have been forgotten.
-    assert!(admitted > 3 * refused && longest.0 <= 150, "{admitted}, {refused}, {longest:?}");
+    // A time through which the server has lived.
+    assert!(admitted > 10 * refused && longest.0 <= 60, "{admitted}, {refused}, {longest:?}");
 }
 
 // The cost of a request ----------------------------------------------------------------------------------------------

@@ -11,17 +11,20 @@ use crate::time::{Now, UnixSeconds};
 /// reading the two clocks one after the other stay far below it. Tokens have whole seconds.
 const STEP_MILLIS: u64 = 2000;
 
-/// The maximum of stored intervals of earlier epochs. More of them are joined where the gap is smallest.
+/// The maximum of earlier epochs whose intervals are stored. That of a further one joins the nearest.
 const MAX_PAST: usize = 32;
-
-/// Intervals with a smaller gap than this, in seconds, are joined: a token lives for 45 s by default, so the tokens of
-/// one epoch lie this close together at its ends.
-const JOINED_GAP: u64 = 120;
 
 /// The number of an epoch since the start, from 0. It repeats after 2^32 steps of the clock, which is harmless: then an
 /// entry is kept longer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Epoch(u32);
+
+/// The forgotten expiries of an earlier epoch, or of an earlier start (`None`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Past {
+    epoch: Option<Epoch>,
+    interval: Interval,
+}
 
 /// Forgotten expiries, both ends included.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -53,7 +56,7 @@ pub(super) struct ForgottenExpiries {
     offset: Option<i128>,
     /// The expiries that this epoch has forgotten.
     present: Option<Interval>,
-    past: [Option<Interval>; MAX_PAST],
+    past: [Option<Past>; MAX_PAST],
 }
 
 impl ForgottenExpiries {
@@ -70,9 +73,10 @@ impl ForgottenExpiries {
                 self.offset = Some(offset);
                 // The first reading begins epoch 0.
                 if before.is_some() {
-                    self.epoch = Epoch(self.epoch.0.wrapping_add(1));
-                    if let Some(ended) = self.present.take() {
-                        self.store(ended);
+                    let ended = self.epoch;
+                    self.epoch = Epoch(ended.0.wrapping_add(1));
+                    if let Some(interval) = self.present.take() {
+                        self.store(Past { epoch: Some(ended), interval });
                     }
                 }
             }
@@ -86,34 +90,37 @@ impl ForgottenExpiries {
         if epoch == self.epoch {
             self.present = Some(self.present.map_or(forgotten, |present| present.join(forgotten)));
         } else {
-            self.store(forgotten);
+            self.store(Past { epoch: Some(epoch), interval: forgotten });
         }
     }
 
     /// Stores that all tokens which expire by this second may have been forgotten, by an earlier start.
     pub(super) fn insert_until(&mut self, expires: UnixSeconds) {
-        self.store(Interval { first: UnixSeconds(0), last: expires });
+        self.store(Past { epoch: None, interval: Interval { first: UnixSeconds(0), last: expires } });
     }
 
     /// Returns whether a used token with this expiry may have been forgotten.
     pub(super) fn may_contain(&self, expires: UnixSeconds) -> bool {
-        self.present.iter().chain(self.past.iter().flatten()).any(|interval| interval.contains(expires))
+        let past = self.past.iter().flatten().map(|past| past.interval);
+        self.present.into_iter().chain(past).any(|interval| interval.contains(expires))
     }
 
-    /// Stores an interval of an earlier epoch, joined with those that are close to it.
-    fn store(&mut self, mut added: Interval) {
-        // Joining may bring the interval close to another one.
-        while let Some(close) = self.past.iter_mut().find(|past| past.is_some_and(|it| it.gap(added) <= JOINED_GAP)) {
-            added = close.take().map_or(added, |close| close.join(added));
+    /// Stores forgotten expiries, joined with those of the same epoch. Two epochs are not joined, however close they
+    /// are: between them are the tokens that are minted when the clock is right again.
+    fn store(&mut self, added: Past) {
+        let same = |past: &&mut Option<Past>| past.is_some_and(|past| past.epoch == added.epoch);
+        if let Some(Some(same)) = self.past.iter_mut().find(same) {
+            same.interval = same.interval.join(added.interval);
+            return;
         }
         if let Some(free) = self.past.iter_mut().find(|past| past.is_none()) {
             *free = Some(added);
             return;
         }
-        // Every joined interval covers both, so nothing that was forgotten is lost.
-        let nearest = self.past.iter_mut().flatten().min_by_key(|past| past.gap(added));
+        // The joined interval covers both, so nothing that was forgotten is lost.
+        let nearest = self.past.iter_mut().flatten().min_by_key(|past| past.interval.gap(added.interval));
         if let Some(nearest) = nearest {
-            *nearest = nearest.join(added);
+            nearest.interval = nearest.interval.join(added.interval);
         }
     }
 }
@@ -165,6 +172,23 @@ mod tests {
             (4641, false),
         ] {
             assert_eq!(forgotten.may_contain(UnixSeconds(expires)), expected, "{expires}");
+        }
+    }
+
+    /// A glitch that is shorter than the life of a few tokens leaves free what is minted after it.
+    #[test]
+    fn glitch_of_any_length_leaves_later_tokens_free() {
+        const LIFE: u64 = 30;
+        for glitch in [3, 45, 60, 90, 115, 121, 3600] {
+            let mut forgotten = ForgottenExpiries::new();
+            let normal = forgotten.observe(at(0, 1_000_000));
+            let during = forgotten.observe(at(1000, 1_001_000 + glitch * 1000));
+            forgotten.observe(at(2000, 1_002_000));
+            // They expire by the monotonic clock: those of before the glitch, and the one of the glitch.
+            (1001..=1030).for_each(|expires| forgotten.insert(UnixSeconds(expires), normal));
+            forgotten.insert(UnixSeconds(1001 + glitch + LIFE), during);
+            let refused: Vec<_> = (1031..5000).filter(|expires| forgotten.may_contain(UnixSeconds(*expires))).collect();
+            assert_eq!(refused, [1001 + glitch + LIFE], "glitch of {glitch} s");
         }
     }
 
