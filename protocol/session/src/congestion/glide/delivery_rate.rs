@@ -26,6 +26,7 @@ pub(super) struct DeliveryRate {
     record: Ring<(f64, f64)>,
     rate: f64,
     instant_rate: f64,
+    measured_at: Seconds,
     /// Over both windows.
     peak: WindowedMinMax,
 }
@@ -36,6 +37,7 @@ impl DeliveryRate {
             record: Ring::new(STEPS),
             rate: 0.0,
             instant_rate: 0.0,
+            measured_at: Seconds::NEVER,
             peak: WindowedMinMax::max(PEAK_WINDOW, RECENT_PEAK_WINDOW),
         }
     }
@@ -52,6 +54,7 @@ impl DeliveryRate {
             && received - since > MIN_SHARE * span
         {
             self.rate = (delivered - until_then) / (received - since);
+            self.measured_at = Seconds(now);
             self.peak.push(self.rate, now);
         }
         // The instant rate falls back to the span's rate while the record is too short.
@@ -66,6 +69,11 @@ impl DeliveryRate {
     /// Returns bytes per second over the span; zero before the first span.
     pub(super) fn rate(&self) -> f64 {
         self.rate
+    }
+
+    /// Returns when the rate was last measured by the local clock.
+    pub(super) const fn measured_at(&self) -> Seconds {
+        self.measured_at
     }
 
     /// Returns bytes per second over the last 50 ms.

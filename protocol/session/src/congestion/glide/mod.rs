@@ -27,6 +27,7 @@ mod delay;
 mod delay_mode;
 mod delivery_rate;
 mod feedback_timeout;
+mod flight;
 mod link_stall;
 mod losses;
 mod path_sample;
@@ -44,6 +45,7 @@ use self::delay::DelayEstimator;
 use self::delay_mode::{DelayMode, ProbeContext, ProbeDecision};
 use self::delivery_rate::DeliveryRate;
 use self::feedback_timeout::FeedbackTimeout;
+use self::flight::Flight;
 use self::link_stall::LinkStall;
 use self::losses::LossEstimator;
 use self::path_sample::PathSample;
@@ -69,9 +71,9 @@ const MIN_SPAN: Seconds = Seconds(0.15);
 const MAX_SPAN: Seconds = Seconds(0.30);
 const SPAN_PACKETS: f64 = 8.0;
 const MAX_PACKET_SPAN: Seconds = Seconds(0.6);
-/// The time without packets in flight after which no delivery rate spans it, in seconds: the longest span.
-const PAUSE: Seconds = MAX_PACKET_SPAN;
-/// The time for which the rate from before a pause is valid, in seconds: the non-validated period of RFC 7661.
+/// The pause after which no delivery rate spans it: the longest span.
+const PAUSE: Duration = Duration::from_millis(600);
+/// The time for which a measured delivery rate validates the rate, in seconds: the non-validated period of RFC 7661.
 const VALID_FOR: Seconds = Seconds(300.0);
 /// The path has collapsed if the queue is this many targets at once, and less than this share of the sent bytes
 /// arrives.
@@ -147,8 +149,7 @@ pub(crate) struct Glide {
     policer: PolicerDetector,
     down_probes: DownProbes,
     feedback_timeout: FeedbackTimeout,
-    /// The last tick with nothing in flight.
-    quiet_at: Seconds,
+    flight: Flight,
     startup: Startup,
     /// The first startup; `None` once it has ended.
     slow_start: Option<SlowStart>,
@@ -210,7 +211,7 @@ impl Glide {
             policer: PolicerDetector::new(),
             down_probes: DownProbes::new(),
             feedback_timeout: FeedbackTimeout::new(),
-            quiet_at: Seconds::NEVER,
+            flight: Flight::new(),
             startup: Startup::new(),
             slow_start: Some(SlowStart::new(largest_packet)),
             delay_mode: DelayMode::new(),
@@ -318,14 +319,18 @@ impl Glide {
     /// Returns for how long no feedback arrived, and the timeout; `None` before the first measurement.
     fn idle_time(&self, now: Seconds) -> Option<(Seconds, Seconds)> {
         let (interval, round_trip) = (Seconds(self.delay.feedback_interval()), Seconds(self.delay.round_trip()?));
-        let since = Seconds(self.delay.last_received_at()?).max(self.quiet_at);
+        let flight = self.flight.since().map_or(Seconds::NEVER, Seconds::from);
+        let since = Seconds(self.delay.last_received_at()?).max(flight);
         Some((now - since, FeedbackTimeout::timeout(interval, round_trip)))
     }
 
-    /// Returns how long after the newest feedback nothing was in flight; below zero before the first feedback, or if
-    /// there was no such time.
-    fn pause(&self) -> Seconds {
-        self.quiet_at - Seconds(self.delay.last_received_at().unwrap_or(f64::INFINITY))
+    /// Ends a pause: its length would falsify the delivery rate, and after a long one the rate is that of a new
+    /// connection (Glide §12).
+    fn end_pause(&mut self, now: Seconds) {
+        self.delivery.forget_record();
+        if now - self.delivery.measured_at() > VALID_FOR {
+            self.rate = self.rate.at_most(self.config.initial.0.at_least(self.config.protected.0));
+        }
     }
 
     /// Adjusts mode and rate to a sample (Glide §5).
@@ -558,6 +563,9 @@ impl Glide {
 impl Controller for Glide {
     fn on_sent(&mut self, bytes: u32, now: Instant) {
         self.send_rate.push(bytes, now);
+        if self.flight.on_sent(now) > PAUSE {
+            self.end_pause(Seconds::from(now));
+        }
     }
 
     fn on_feedback(&mut self, feedback: &Feedback<'_>) {
@@ -567,10 +575,7 @@ impl Controller for Glide {
         {
             self.restart();
         }
-        if self.pause() > PAUSE {
-            // A rate over the pause would say nothing of the path.
-            self.delivery.forget_record();
-        }
+        self.flight.on_feedback(feedback.in_flight, feedback.now);
         let feedback = Feedback { lost: self.feedback_timeout.without_timeout_losses(feedback.lost), ..*feedback };
         let sample = self.read(&feedback);
         self.count_in_slow_start(&feedback);
@@ -592,12 +597,7 @@ impl Controller for Glide {
     fn on_tick(&mut self, in_flight: u64, now: Instant) {
         let now = Seconds::from(now);
         // Without packets in flight the peer has nothing to acknowledge, so its silence means nothing.
-        if in_flight == 0 && !self.feedback_timeout.is_expired() {
-            self.quiet_at = now;
-            if self.pause() > VALID_FOR {
-                self.rate = self.rate.at_most(self.config.initial.0.at_least(self.config.protected.0));
-            }
-        } else if in_flight > 0
+        if in_flight > 0
             && let Some((idle_time, timeout)) = self.idle_time(now)
         {
             let left = self.feedback_timeout.on_tick(idle_time, timeout, now);

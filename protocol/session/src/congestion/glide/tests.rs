@@ -280,6 +280,22 @@ fn silent_peer_reduces_the_rate_to_the_floor() {
     assert!(path.run(5.0) > 0.9);
 }
 
+/// The first tick after a sleep finds all packets lost by time, so that nothing is in flight: that is no pause.
+#[test]
+fn losses_of_a_sleep_are_no_losses_of_the_path() {
+    let mut path = Path::new(4.0, 50.0, 250.0);
+    path.run(5.0);
+    path.now += 3.0;
+    path.reports.clear();
+    let lost = path.under_way.drain(..).map(|(_, sent, _)| sent);
+    let lost: Vec<_> = lost.map(|sent| SentPacket { sent_at: Path::moment(sent), ..SentPacket::default() }).collect();
+    assert!(lost.len() > 10);
+    path.unreported = (Vec::new(), lost, path.now);
+    path.glide.on_tick(0, Path::moment(path.now));
+    path.run(1.0);
+    assert!(path.glide.losses.recent() == 0.0, "{}", path.glide.losses.recent());
+}
+
 #[test]
 fn protected_rate_is_kept_with_any_queue() {
     let mut path = Path::new(4.0, 50.0, 250.0);
