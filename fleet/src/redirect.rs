@@ -128,7 +128,7 @@ impl RedirectDriver {
             protocol_id: self.config.protocol_id.to_string(),
             group: &self.config.group,
             regions: self.config.region.as_deref().map(|region| [region]),
-            only_regions: self.config.redirects_in_region,
+            only_regions: self.config.redirects_in_region && self.config.region.is_some(),
             user_data: STANDARD.encode(&request.user_data[..]),
         };
         self.issuer.call(CALL_TIMEOUT, CallMethod::Post, "/v1/tokens", Some(&body))

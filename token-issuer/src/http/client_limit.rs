@@ -1,7 +1,9 @@
-//! The limit of tokens for each client id. A request that gets no token costs nothing of it.
+//! The limit of tokens for each client id. A request that is refused because its group has no free slot costs nothing
+//! of it.
 //!
-//! A group without a free slot is no reason to refuse the player later. The requests without a token have a limit of
-//! their own, beyond which they count as tokens: otherwise a player could have the store asked without end.
+//! A full group is no reason to refuse the player later. These requests have a limit of their own, beyond which they
+//! count as tokens: otherwise a player could have the store asked without end. A request that is given up, or whose
+//! store did not respond, counts: its slots may be reserved.
 
 use core::num::NonZeroU32;
 use std::time::Duration;
@@ -11,7 +13,7 @@ use slipgate_netcode::ids::ClientId;
 
 use super::keyed_limit::KeyedLimit;
 
-/// The requests without a token in a minute that cost a client id nothing. The refusals say: try again in a second.
+/// The refused requests in a minute that cost a client id nothing. The refusals say: try again in a second.
 const FREE_PER_MINUTE: NonZeroU32 = NonZeroU32::new(60).unwrap();
 
 /// The tokens of the last minute by client id.
@@ -29,30 +31,14 @@ impl ClientLimit {
 
 impl<C: Clock> ClientLimit<C> {
     /// Counts a token, or returns how long to wait for the next one.
-    pub(super) fn count(&self, client_id: ClientId) -> Result<CountedToken<'_, C>, Duration> {
-        self.tokens.count(client_id)?;
-        Ok(CountedToken { limit: self, client_id, is_minted: false })
+    pub(super) fn count(&self, client_id: ClientId) -> Result<(), Duration> {
+        self.tokens.count(client_id)
     }
-}
 
-/// A token that was counted. Dropped before it is minted, also when the request is given up, it gives its count back.
-pub(super) struct CountedToken<'a, C: Clock = DefaultClock> {
-    limit: &'a ClientLimit<C>,
-    client_id: ClientId,
-    is_minted: bool,
-}
-
-impl<C: Clock> CountedToken<'_, C> {
-    /// Keeps the count of a token that was minted.
-    pub(super) fn set_minted(mut self) {
-        self.is_minted = true;
-    }
-}
-
-impl<C: Clock> Drop for CountedToken<'_, C> {
-    fn drop(&mut self) {
-        if !self.is_minted && self.limit.free.count(self.client_id).is_ok() {
-            self.limit.tokens.give_back(self.client_id);
+    /// Gives the count of a token back that was refused before anything was reserved for it.
+    pub(super) fn give_back(&self, client_id: ClientId) {
+        if self.free.count(client_id).is_ok() {
+            self.tokens.give_back(client_id);
         }
     }
 }
@@ -69,19 +55,20 @@ mod tests {
         let keyed = |count: u32| KeyedLimit::with_clock(NonZeroU32::new(count).unwrap(), 100, clock.clone());
         let limit = ClientLimit { tokens: keyed(3), free: keyed(FREE_PER_MINUTE.get()) };
         let count = || limit.count(ClientId(1));
-        count().unwrap().set_minted();
+        let refuse = || count().map(|()| limit.give_back(ClientId(1)));
+        count().unwrap();
         for _ in 0..FREE_PER_MINUTE.get() {
-            drop(count().unwrap());
+            refuse().unwrap();
         }
         // Two tokens are left, which further requests without a token use up.
         for _ in 0..2 {
-            drop(count().unwrap());
+            refuse().unwrap();
         }
-        assert_eq!(count().err(), Some(Duration::from_secs(20)));
-        limit.count(ClientId(2)).unwrap().set_minted();
+        assert_eq!(count(), Err(Duration::from_secs(20)));
+        limit.count(ClientId(2)).unwrap();
         clock.advance(Duration::from_secs(20));
-        drop(count().unwrap());
-        count().unwrap().set_minted();
+        refuse().unwrap();
+        count().unwrap();
         assert!(count().is_err());
     }
 }

@@ -57,7 +57,7 @@ use slipgate_netcode::ids::ClientId;
 
 use tokio::sync::Semaphore;
 
-use self::client_limit::{ClientLimit, CountedToken};
+use self::client_limit::ClientLimit;
 pub use self::connections::MAX_CLOSING;
 pub use self::error::ErrorCode;
 pub use self::games::{Games, GamesError, MAX_GAMES};
@@ -184,8 +184,15 @@ impl TokenService {
     }
 
     /// Counts a token for this client id if they are limited, or returns how long to wait for the next one.
-    fn count_token(&self, client_id: ClientId) -> Result<Option<CountedToken<'_>>, Duration> {
-        self.client_limit.as_ref().map(|limit| limit.count(client_id)).transpose()
+    fn count_token(&self, client_id: ClientId) -> Result<(), Duration> {
+        self.client_limit.as_ref().map_or(Ok(()), |limit| limit.count(client_id))
+    }
+
+    /// Gives the count of a token back that was refused before anything was reserved for it.
+    fn give_token_back(&self, client_id: ClientId) {
+        if let Some(limit) = &self.client_limit {
+            limit.give_back(client_id);
+        }
     }
 
     /// Counts a request without a valid key, or returns how long its address has to wait for the next one.

@@ -106,16 +106,17 @@ fn read_group(fields: &Fields, has_addresses: bool) -> Result<Option<GroupChoice
     if has_addresses {
         return Err(invalid(GROUP, "and server_addresses exclude each other"));
     }
+    let regions = fields.get(REGIONS).map(read_regions).transpose()?.unwrap_or_default();
+    let only_regions = fields.get(ONLY_REGIONS).map(|value| read_bool(ONLY_REGIONS, value)).transpose()?;
+    if only_regions == Some(true) && regions.is_empty() {
+        return Err(invalid(ONLY_REGIONS, "needs regions, because it leaves all other servers out"));
+    }
     let max = u32::try_from(MAX_SERVERS_PER_GROUP_TOKEN).unwrap_or(1);
     let count = fields.get(SERVER_COUNT).map(|value| read_count(SERVER_COUNT, value, (1, max))).transpose()?;
     Ok(Some(GroupChoice {
         group: read_name(GROUP, group)?,
-        regions: fields.get(REGIONS).map(read_regions).transpose()?.unwrap_or_default(),
-        only_regions: fields
-            .get(ONLY_REGIONS)
-            .map(|value| read_bool(ONLY_REGIONS, value))
-            .transpose()?
-            .unwrap_or(false),
+        regions,
+        only_regions: only_regions.unwrap_or_default(),
         server_count: count.map_or(1, |count| count as usize),
     }))
 }
@@ -222,6 +223,12 @@ mod tests {
             (r#"{"client_id": 7, "only_regions": true}"#, InvalidField, Some("only_regions")),
             (r#"{"client_id": 7, "group": "g", "only_regions": 1}"#, InvalidField, Some("only_regions")),
             (r#"{"client_id": 7, "group": "g", "regions": "eu"}"#, InvalidField, Some("regions")),
+            (r#"{"client_id": 7, "group": "g", "only_regions": true}"#, InvalidField, Some("only_regions")),
+            (
+                r#"{"client_id": 7, "group": "g", "regions": [], "only_regions": true}"#,
+                InvalidField,
+                Some("only_regions"),
+            ),
             (r#"{"client_id": 7, "group": "g", "regions": [""]}"#, InvalidField, Some("regions")),
             (r#"{"client_id": 7, "group": "g", "server_count": 0}"#, OutOfRange, Some("server_count")),
             (r#"{"client_id": 7, "group": "g", "server_count": 5}"#, OutOfRange, Some("server_count")),

@@ -15,7 +15,6 @@ use slipgate_netcode::wire::CONNECT_TOKEN_BYTES;
 use super::TokenService;
 use super::answer::Answer;
 use super::authorize::{Authorized, Unauthorized, authorize, expect_json, expect_no_coding, require};
-use super::client_limit::CountedToken;
 use super::connection_state::ConnectionState;
 use super::error::{ApiError, ErrorCode};
 use super::request::{self, CLIENT_ID, GROUP, GroupChoice, PROTOCOL_ID, SERVER_ADDRESSES, TokenBody};
@@ -24,7 +23,7 @@ use super::request_id::RequestId;
 use crate::callers::{Caller, Permission};
 use crate::entropy::system_entropy;
 use crate::issuer::{Issuer, Minted, TokenRequest};
-use crate::registry::{RESERVATION_GRACE, ReservedServer, SlotRequest};
+use crate::registry::{RESERVATION_GRACE, RegistryError, ReservedServer, SlotRequest};
 
 /// The fields of a successful response of `POST /v1/tokens`. `server_ids` is only in responses to a group.
 pub const RESPONSE_FIELDS: [&str; 8] =
@@ -88,24 +87,25 @@ async fn read_and_mint(
     let issuer = find_game(authorized, &body)?;
     let client_id = find_client_id(service, &body).await?;
     let (request, group) = body.with_client_id(client_id);
-    let mint = |servers: Option<&[ReservedServer]>, counted: Option<CountedToken<'_>>| {
+    let mint = |servers: Option<&[ReservedServer]>| {
         let minted = mint(issuer, &request, servers)?;
-        if let Some(counted) = counted {
-            counted.set_minted();
-        }
         service.observer.on_minted(&minted, request_id, authorized.caller.id());
         Ok(token_body(&minted, servers))
     };
-    let Some(group) = group else {
-        let counted = service.count_token(request.client_id).map_err(ApiError::too_many_tokens)?;
-        return mint(None, counted);
-    };
     // A request that cannot be minted must not reserve a slot.
     let (lifetime_seconds, _) = issuer.check(&request)?;
-    let counted = service.count_token(request.client_id).map_err(ApiError::too_many_tokens)?;
+    service.count_token(request.client_id).map_err(ApiError::too_many_tokens)?;
+    let Some(group) = group else {
+        return mint(None).inspect_err(|_| service.give_token_back(request.client_id));
+    };
     let slots = slot_request(issuer, &request, group, lifetime_seconds);
-    let servers = service.registry.reserve(slots).await?;
-    mint(Some(&servers), counted)
+    let servers = service.registry.reserve(slots).await.inspect_err(|error| {
+        // The other errors may leave slots reserved.
+        if matches!(error, RegistryError::NoFreeSlots | RegistryError::Recovering(_)) {
+            service.give_token_back(request.client_id);
+        }
+    })?;
+    mint(Some(&servers))
 }
 
 /// Refuses a game or servers that the key may not use.
