@@ -98,8 +98,8 @@ fn burst_after_a_pause_needs_at_most_two_flights() {
         let rate = RateLimit { rate: Rate::mbit(mbit), buffer: Buffer::Time(Duration::from_millis(200)) };
         let latency_time = Duration::from_millis(latency);
         let conditions = Conditions { latency: latency_time, rate: Some(rate), ..Conditions::perfect() };
-        // The acknowledgements of the peer's messages are a flow of a small rate. After 10 s of it bursts are limited to
-        // twice that rate (Glide §13).
+        // The acknowledgements of the peer's messages are a flow of a small rate. After 10 s of it bursts are limited
+        // to twice that rate (Glide §13).
         let pauses: &[u32] = if peer_sends { &[300, 1000] } else { &[300, 1000, 1150, 1500, 3000, 12_000] };
         for &pause in pauses {
             let mut pair = ConnectionWorld::with(1, conditions, [&layout, &layout], &ConnectionConfig::default());
