@@ -12,15 +12,17 @@ const SLICES: usize = 15;
 /// The minimum or maximum of a sliding window; times are in seconds. A value costs a few comparisons.
 #[derive(Clone, Debug)]
 pub(super) struct WindowedMinMax {
-    extremum: Extremum,
+    /// 1 for a maximum. A minimum is the maximum of values times -1.
+    sign: f64,
     slice: f64,
     window: f64,
     recent: f64,
-    /// The start of the newest slice, and its extreme. It lies beside the older ones, because nearly every value falls
-    /// into it and changes nothing.
+    /// The newest slice. It lies beside the older ones, because nearly every value falls into it and changes nothing.
     newest: Slice,
-    /// The older slices that matter. The extreme of each is also that of all behind it: a slice before a more extreme
-    /// one will never be the extreme again. The first is the extreme of the window.
+    /// When it ends.
+    newest_ends_at: f64,
+    /// The older slices that matter. The maximum of each is also that of all behind it: a slice before a larger one
+    /// will never have the maximum again. The first has the maximum of the window.
     older: VecDeque<Slice>,
     /// How many of them, the oldest, are not in the shorter window.
     before_recent: usize,
@@ -28,53 +30,37 @@ pub(super) struct WindowedMinMax {
     extremes: [f64; 2],
 }
 
-/// The start of a slice, and its extreme.
+/// The start of a slice, and the maximum of its values times the sign.
 #[derive(Clone, Copy, Debug)]
 struct Slice {
     since: f64,
-    extreme: f64,
+    max: f64,
 }
 
 /// The newest slice before the first value.
-const NONE: Slice = Slice { since: f64::NEG_INFINITY, extreme: 0.0 };
-
-#[derive(Clone, Copy, Debug)]
-enum Extremum {
-    Min,
-    Max,
-}
-
-impl Extremum {
-    /// Returns whether `value` is more extreme than `other`.
-    #[inline]
-    fn is_beyond(self, value: f64, other: f64) -> bool {
-        match self {
-            Self::Min => value < other,
-            Self::Max => value > other,
-        }
-    }
-}
+const NONE: Slice = Slice { since: f64::NEG_INFINITY, max: 0.0 };
 
 impl WindowedMinMax {
     /// Creates the minimum over `window`, and over the shorter window `recent`.
     pub(super) fn min(window: Duration, recent: Duration) -> Self {
-        Self::new(Extremum::Min, window, recent)
+        Self::new(-1.0, window, recent)
     }
 
     /// Creates the maximum over `window`, and over the shorter window `recent`.
     pub(super) fn max(window: Duration, recent: Duration) -> Self {
-        Self::new(Extremum::Max, window, recent)
+        Self::new(1.0, window, recent)
     }
 
-    fn new(extremum: Extremum, window: Duration, recent: Duration) -> Self {
+    fn new(sign: f64, window: Duration, recent: Duration) -> Self {
         let (window, recent) = (window.as_secs_f64(), recent.as_secs_f64());
         let slice = window / SLICES as f64;
         Self {
-            extremum,
+            sign,
             slice,
             window,
             recent,
             newest: NONE,
+            newest_ends_at: f64::NEG_INFINITY,
             older: VecDeque::new(),
             before_recent: 0,
             extremes: [0.0; 2],
@@ -84,40 +70,47 @@ impl WindowedMinMax {
     /// Returns the extreme of the window; `None` before the first value.
     #[inline]
     pub(super) fn value(&self) -> Option<f64> {
-        let [extreme, _] = self.extremes;
-        (self.newest.since > f64::NEG_INFINITY).then_some(extreme)
+        self.over(false)
     }
 
     /// Returns the extreme of the shorter window; `None` before the first value.
     #[inline]
     pub(super) fn recent(&self) -> Option<f64> {
-        let [_, recent] = self.extremes;
-        (self.newest.since > f64::NEG_INFINITY).then_some(recent)
+        self.over(true)
+    }
+
+    /// Returns the extreme of the shorter window or of the whole one; `None` before the first value.
+    #[inline]
+    pub(super) fn over(&self, is_recent: bool) -> Option<f64> {
+        let [extreme, recent] = self.extremes;
+        (self.newest_ends_at > f64::NEG_INFINITY).then_some(if is_recent { recent } else { extreme })
     }
 
     #[inline]
     pub(super) fn push(&mut self, value: f64, now: f64) {
+        let value = self.sign * value;
         // The usual case: the value is not the extreme of the newest slice.
-        if now >= self.newest.since + self.slice || self.extremum.is_beyond(value, self.newest.extreme) {
-            self.set_extreme(value, now);
+        if now >= self.newest_ends_at || value > self.newest.max {
+            self.set_max(value, now);
         }
     }
 
     #[inline(never)]
-    fn set_extreme(&mut self, value: f64, now: f64) {
-        if now < self.newest.since + self.slice {
-            self.newest.extreme = value;
+    fn set_max(&mut self, value: f64, now: f64) {
+        if now < self.newest_ends_at {
+            self.newest.max = value;
         } else {
             self.begin_slice(value, now);
         }
-        while self.older.back().is_some_and(|older| !self.extremum.is_beyond(older.extreme, value)) {
+        while self.older.back().is_some_and(|older| older.max <= value) {
             self.older.pop_back();
         }
         self.find_extremes();
     }
 
     fn find_extremes(&mut self) {
-        self.extremes = [0, self.before_recent].map(|older| self.older.get(older).unwrap_or(&self.newest).extreme);
+        let max = |older: usize| self.older.get(older).unwrap_or(&self.newest).max;
+        self.extremes = [0, self.before_recent].map(|older| self.sign * max(older));
     }
 
     fn begin_slice(&mut self, value: f64, now: f64) {
@@ -133,19 +126,24 @@ impl WindowedMinMax {
             self.older.pop_front();
         }
         self.before_recent = self.older.partition_point(|older| now >= older.since + self.recent);
-        self.newest = Slice { since: now, extreme: value };
+        self.begin_newest(value, now);
+    }
+
+    fn begin_newest(&mut self, value: f64, now: f64) {
+        self.newest = Slice { since: now, max: value };
+        self.newest_ends_at = now + self.slice;
     }
 
     /// Adds `by` to all values.
     pub(super) fn shift(&mut self, by: f64) {
-        self.older.iter_mut().chain([&mut self.newest]).for_each(|slice| slice.extreme += by);
+        self.older.iter_mut().chain([&mut self.newest]).for_each(|slice| slice.max += self.sign * by);
         self.find_extremes();
     }
 
     /// Drops everything but `value`.
     pub(super) fn restart(&mut self, value: f64, now: f64) {
         self.older.clear();
-        self.newest = Slice { since: now, extreme: value };
+        self.begin_newest(self.sign * value, now);
         self.find_extremes();
     }
 }

@@ -336,7 +336,7 @@ impl WorkBudget {
         self.refilled_at = now;
         let burst = if self.is_suspect(now) { self.steady_burst.min(SUSPECT_BURST) } else { self.steady_burst };
         // The credit of an unread time ends with it: no packet waits any longer.
-        let max = burst.saturating_add(self.gained_in(nanos(unread)));
+        let max = if unread.is_zero() { burst } else { burst.saturating_add(self.gained_in(nanos(unread))) };
         self.left = self.left.saturating_add(gained).min(max);
         self.reserve = self.reserve.saturating_add(gained / RESERVE_REFILL as i64).min(self.max_reserve);
     }

@@ -233,7 +233,7 @@ impl DelayEstimator {
     pub(super) fn rebase(&mut self, longer: f64, now: f64) {
         // Both windows move: the longer one must not bring the former route back.
         for base in [&mut self.base, &mut self.base_round_trip] {
-            if let Some(old) = if self.competitive { base.value() } else { base.recent() } {
+            if let Some(old) = base.over(!self.competitive) {
                 base.restart(old + longer, now);
             }
         }
@@ -242,7 +242,7 @@ impl DelayEstimator {
 
     #[inline]
     fn of_route(&self, base: &WindowedMinMax) -> Option<f64> {
-        if self.competitive { base.value() } else { base.recent() }
+        base.over(!self.competitive)
     }
 }
 
