@@ -12,6 +12,8 @@ pub const MAX_KINDS: usize = 16;
 pub const MAX_FIELDS: usize = 32;
 /// The most numbers of a kind: a vector has three, a rotation four, any other field one.
 pub const MAX_WORDS: usize = 32;
+/// The number of the format of all messages (§6.2): 2 has epochs in inputs and in their reports.
+const FORMAT: u32 = 2;
 const MIN_ROTATION_BITS: u32 = 4;
 const MAX_ROTATION_BITS: u32 = 16;
 
@@ -341,14 +343,15 @@ impl Schema {
         self.layout(kind).map_or(0, |layout| (0..layout.words()).map(|word| layout.width(word)).sum())
     }
 
-    /// Returns a hash of all kinds and fields (§6.2).
+    /// Returns a hash of the format of messages and of all kinds and fields (§6.2).
     #[must_use]
     pub fn hash(&self) -> u32 {
         self.fnv().0
     }
 
-    /// Returns a hash of all kinds and fields and of the game's own version (§6.2), as the version of the channels'
-    /// layout. Peers with another schema or another version of the game then refuse each other when they connect.
+    /// Returns a hash of the format, of all kinds and fields, and of the game's own version (§6.2), as the version of the
+    /// channels' layout. Peers with another format, schema or version of the game then refuse each other when they
+    /// connect.
     #[must_use]
     pub fn version(&self, game_version: u32) -> u32 {
         let mut hash = self.fnv();
@@ -358,6 +361,7 @@ impl Schema {
 
     fn fnv(&self) -> Fnv {
         let mut hash = Fnv::default();
+        hash.add(FORMAT);
         for kind in &self.kinds {
             hash.add(kind.fields.len() as u32);
             for field in &kind.fields {
