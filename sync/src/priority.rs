@@ -20,8 +20,12 @@ pub struct Priorities {
     pub still: f32,
     /// Added for an object that changed at the newest commit.
     pub moving: f32,
-    /// Added for each unit of the error that a client has now, such as a metre of a vector.
-    pub per_unit_of_error: f32,
+    /// Added for each metre of the error that a client has now. A switch or an integer that is wrong counts as 10 cm,
+    /// a velocity that is wrong by 20 m/s as a metre, and an object that the client does not have as a metre, or as
+    /// much as the object that is most wrong.
+    pub per_metre_of_error: f32,
+    /// How many units of vectors and velocities are a metre, above 0: 100 for a game in centimetres.
+    pub units_per_metre: f32,
     /// The most objects of a message.
     pub max_objects: u16,
     /// Whether objects are sent that the client is known to have.
@@ -33,7 +37,15 @@ impl Priorities {
     /// ones, 100 for moving ones, 20 objects in a message, and no knowledge of what arrived.
     #[must_use]
     pub const fn thesis() -> Self {
-        Self { at_rest: 1.0, still: 10.0, moving: 100.0, per_unit_of_error: 0.0, max_objects: 20, repeats_known: true }
+        Self {
+            at_rest: 1.0,
+            still: 10.0,
+            moving: 100.0,
+            per_metre_of_error: 0.0,
+            units_per_metre: 1.0,
+            max_objects: 20,
+            repeats_known: true,
+        }
     }
 }
 
@@ -44,7 +56,8 @@ impl Default for Priorities {
             at_rest: 1.0,
             still: 1.0,
             moving: 1.0,
-            per_unit_of_error: 400.0,
+            per_metre_of_error: 400.0,
+            units_per_metre: 1.0,
             max_objects: u16::MAX,
             repeats_known: false,
         }

@@ -2,7 +2,7 @@
 
 use crate::bits::{BitReader, BitWriter, unzigzag, zigzag};
 use crate::read_error::StateReadError;
-use crate::schema::{FieldShape, KindLayout, MAX_WORDS};
+use crate::schema::{FieldShape, KindLayout, MAX_WORDS, WordError};
 
 /// The oldest state, in ticks before the record, from which a baseline's motion is continued. Both ends have it then.
 pub(crate) const MAX_MOTION_TICKS: u32 = 63;
@@ -14,8 +14,6 @@ pub(crate) const GAP_ORDER: u32 = 1;
 const ORDERS: [u32; 8] = [0, 2, 2, 3, 4, 4, 5, 6];
 /// The order for longer motions.
 const MAX_ORDER: u32 = 7;
-/// How far a client moves an object on that it has no newer state of, in ticks: 100 ms at 60 ticks a second.
-const MAX_EXTRAPOLATED_TICKS: u32 = 6;
 
 /// The words of an object; those behind its kind's words are zero.
 pub(crate) type WordBuf = [i32; MAX_WORDS];
@@ -213,12 +211,28 @@ fn read_corrections(
     Ok(())
 }
 
-/// Returns the distance between a state and what a client shows, in units of its fields. The client shows an earlier
-/// state. Its vectors have moved on since, at the speed between it and the state before it.
-pub(crate) fn error_between(layout: &KindLayout, words: &[i32], shown: KnownState<'_>, tick: u32) -> f32 {
-    let moved_ticks = (tick - shown.tick).min(MAX_EXTRAPOLATED_TICKS) as f32;
+/// How errors are measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ErrorScale {
+    /// Metres of a unit of vectors and velocities.
+    pub(crate) metres_per_unit: f32,
+    /// How many ticks a client moves an object on that it has no newer state of.
+    pub(crate) max_moved_ticks: u32,
+}
+
+/// Returns the distance between a state and what a client shows, in metres. The client shows an earlier state. Its
+/// vectors have moved on since, at the speed between it and the state before it.
+pub(crate) fn error_between(
+    layout: &KindLayout,
+    words: &[i32],
+    shown: KnownState<'_>,
+    tick: u32,
+    scale: ErrorScale,
+) -> f32 {
+    let moved_ticks = (tick - shown.tick).min(scale.max_moved_ticks) as f32;
     let mut error = 0.0;
     for (start, shape) in layout.fields() {
+        let per_unit = if shape.is_length() { scale.metres_per_unit } else { 1.0 };
         for word in start..start + shape.words() {
             let at = |words: &[i32]| words.get(word).copied().unwrap_or(0);
             let mut missing = (at(words) - at(shown.words)) as f32;
@@ -226,7 +240,8 @@ pub(crate) fn error_between(layout: &KindLayout, words: &[i32], shown: KnownStat
                 let ticks = shown.tick.saturating_sub(before_tick).max(1) as f32;
                 missing -= (at(shown.words) - at(before)) as f32 * moved_ticks / ticks;
             }
-            error += missing.abs() * layout.steps.get(word).copied().unwrap_or(0.0);
+            let WordError { step, max } = layout.errors.get(word).copied().unwrap_or_default();
+            error += (missing.abs() * step).min(max) * per_unit;
         }
     }
     error

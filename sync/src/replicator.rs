@@ -205,8 +205,7 @@ impl Replicator {
 
     fn on_replaced(&mut self, index: usize, is_spawn: bool) {
         self.planned_for = None;
-        let newest = self.commits.newest();
-        self.viewers.iter_mut().for_each(|slot| slot.viewer.on_replaced(index, newest, is_spawn));
+        self.viewers.iter_mut().for_each(|slot| slot.viewer.on_replaced(index, is_spawn));
     }
 
     /// Returns an object, to change it. `None` if it does not exist.
@@ -311,19 +310,17 @@ impl Replicator {
     /// object, or loses it as out of sight. It is 1 for new clients and for new objects: [`spawn`](Self::spawn) sets it
     /// to 1 for all clients, because an id may have been that of another object.
     pub fn set_weight(&mut self, viewer: ViewerId, id: ObjectId, weight: f32) {
-        let newest = self.commits.newest();
         let weight = if weight.is_finite() { weight.max(0.0) } else { 0.0 };
         if let Some(slot) = self.slot(viewer) {
-            slot.viewer.set_weight(usize::from(id.0), weight, newest);
+            slot.viewer.set_weight(usize::from(id.0), weight);
         }
     }
 
     /// Sets what a client sees of the world, in addition to the weights: objects around a place, or all with `None`.
     /// What is out of sight is removed from the client.
     pub fn look(&mut self, viewer: ViewerId, look: Option<Look>) {
-        let newest = self.commits.newest();
         if let Some(slot) = self.slot(viewer) {
-            slot.viewer.set_look(look, newest);
+            slot.viewer.set_look(look);
         }
     }
 

@@ -45,6 +45,11 @@ impl FieldShape {
         }
     }
 
+    /// Returns whether the unit of the field is a length, or has one.
+    pub(crate) const fn is_length(&self) -> bool {
+        matches!(self, Self::Vector(_) | Self::Velocity(_))
+    }
+
     /// Returns whether the field is zero and takes no bits while the object is at rest.
     pub(crate) const fn is_absent_at_rest(&self) -> bool {
         matches!(self, Self::Velocity(_))
@@ -127,21 +132,43 @@ impl Field {
         }
     }
 
-    /// Appends what one step of each word is in units of the field, as a measure of an error.
-    fn add_steps(&self, steps: &mut Vec<f32>) {
+    /// Appends how wrong each word is if it differs.
+    fn add_errors(&self, errors: &mut Vec<WordError>) {
         match &self.0 {
-            // A switch that is wrong is as bad as an error of this many units.
-            FieldShape::Bool | FieldShape::Rest | FieldShape::Integer { .. } => steps.push(0.1),
-            FieldShape::Scalar(axis) => steps.push(1.0 / axis.steps as f32),
-            FieldShape::Vector(axes) => steps.extend(axes.iter().map(|axis| 1.0 / axis.steps as f32)),
+            FieldShape::Bool | FieldShape::Rest | FieldShape::Integer { .. } => errors.push(WordError::SWITCH),
+            FieldShape::Scalar(axis) => errors.push(WordError::of_step(1.0 / axis.steps as f32)),
+            FieldShape::Vector(axes) => {
+                errors.extend(axes.iter().map(|axis| WordError::of_step(1.0 / axis.steps as f32)));
+            }
             // A velocity that is wrong by 20 m/s is as bad as an error of a metre.
-            FieldShape::Velocity(axes) => steps.extend(axes.iter().map(|axis| 0.05 / axis.steps as f32)),
+            FieldShape::Velocity(axes) => {
+                errors.extend(axes.iter().map(|axis| WordError::of_step(0.05 / axis.steps as f32)));
+            }
             FieldShape::Rotation { bits } => {
                 let bits = (*bits).clamp(MIN_ROTATION_BITS, MAX_ROTATION_BITS);
-                let step = 1.0 / quantize::last_component(bits) as f32;
-                steps.extend([0.1, step, step, step]);
+                let step = WordError::of_step(1.0 / quantize::last_component(bits) as f32);
+                errors.extend([WordError::SWITCH, step, step, step]);
             }
         }
+    }
+}
+
+/// How wrong a word is: in units of its field, as a measure for priorities.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct WordError {
+    /// The error of one step.
+    pub(crate) step: f32,
+    /// The largest error.
+    pub(crate) max: f32,
+}
+
+impl WordError {
+    /// A number without an order that means a distance, such as a switch, a count or an index: wrong is wrong, and as
+    /// bad as an error of 10 cm.
+    const SWITCH: Self = Self { step: 0.1, max: 0.1 };
+
+    const fn of_step(step: f32) -> Self {
+        Self { step, max: f32::INFINITY }
     }
 }
 
@@ -153,8 +180,7 @@ pub(crate) struct KindLayout {
     pub(crate) starts: Vec<usize>,
     /// The largest value of each word; the smallest one is 0.
     pub(crate) limits: Vec<i32>,
-    /// What one step of each word is in units of its field.
-    pub(crate) steps: Vec<f32>,
+    pub(crate) errors: Vec<WordError>,
     /// The word of the field that is 1 while the object is at rest.
     rest: Option<usize>,
     /// The words of velocities that are zero; 0 for all other words.
@@ -163,7 +189,7 @@ pub(crate) struct KindLayout {
 
 impl KindLayout {
     fn new(fields: &[Field]) -> Self {
-        let (mut starts, mut limits, mut steps, mut zeros) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut starts, mut limits, mut errors, mut zeros) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let mut rest = None;
         for field in fields {
             starts.push(limits.len());
@@ -173,10 +199,10 @@ impl KindLayout {
                 _ => {}
             }
             field.add_limits(&mut limits);
-            field.add_steps(&mut steps);
+            field.add_errors(&mut errors);
             zeros.resize(limits.len(), 0);
         }
-        Self { fields: fields.to_vec(), starts, limits, steps, rest, zeros }
+        Self { fields: fields.to_vec(), starts, limits, errors, rest, zeros }
     }
 
     /// Returns whether these words are those of an object at rest.

@@ -10,15 +10,20 @@ use crate::bits::{BitWriter, number_bits};
 use crate::commits::{CommitNumber, Commits};
 use crate::object_set::ObjectSet;
 use crate::priority::Priorities;
-use crate::record::{self, GAP_ORDER, KnownState};
+use crate::record::{self, ErrorScale, GAP_ORDER, KnownState};
 use crate::schema::Schema;
 
 /// Commits without a change after which an object counts as at rest.
 const REST_COMMITS: u32 = 10;
 /// The interval to which priorities refer: 50 ms.
 const INTERVALS_PER_SECOND: f32 = 20.0;
-/// The error of an object if its state at a client is not known.
+/// The least error of an object whose state at a client is not known, in metres.
 const UNKNOWN_ERROR: f32 = 1.0;
+/// Marks such an object in the table of errors.
+const UNKNOWN: f32 = f32::INFINITY;
+
+/// How far a client moves an object on that it has no newer state of: 100 ms.
+const EXTRAPOLATED_MILLIS: u32 = 100;
 
 /// The most objects that a turn looks at for a client, without those that changed at the newest commit. A client that
 /// has just joined a large world needs many turns of messages anyway.
@@ -69,9 +74,19 @@ impl Turn<'_> {
         turns: f32,
     ) {
         let intervals = ticks as f32 * INTERVALS_PER_SECOND / f32::from(self.ticks_per_second);
+        // New objects must not starve beside those that are wrong by more, whatever the units of the game.
+        let unknown = viewer.worst_error.max(UNKNOWN_ERROR);
+        let (objects, worst) = (&mut viewer.objects, &mut viewer.worst_error);
+        *worst = 0.0;
         selection.raise(|object| {
-            let Some(viewed) = viewer.objects.get_mut(usize::from(object)) else { return 0.0 };
-            let growth = viewed.weight * self.growth(object, viewed, encodings, turns) * intervals;
+            let Some(viewed) = objects.get_mut(usize::from(object)) else { return 0.0 };
+            let mut error = self.error(object, viewed, encodings);
+            if error == UNKNOWN {
+                error = unknown;
+            } else {
+                *worst = worst.max(error);
+            }
+            let growth = viewed.weight * self.growth(object, error, turns) * intervals;
             viewed.priority += growth;
             growth
         });
@@ -149,36 +164,41 @@ impl Turn<'_> {
         selection.add(index as u16, viewed.priority, PlannedRecord { form, baseline, body });
     }
 
-    /// Returns how much the priority of an object grows in 50 ms. One that did not change is looked at once in this
-    /// number of turns.
-    fn growth(&self, object: u16, viewed: &ViewedObject, encodings: &mut Encodings, turns: f32) -> f32 {
-        let index = usize::from(object);
-        let Some(object) = self.objects.get(index) else { return 0.0 };
+    /// Returns how much the priority of an object with this error grows in 50 ms. One that did not change is looked at
+    /// once in this number of turns.
+    fn growth(&self, object: u16, error: f32, turns: f32) -> f32 {
+        let Some(object) = self.objects.get(usize::from(object)) else { return 0.0 };
         let (base, turns) = match self.commits.newest() - object.changed {
             0 => (self.priorities.moving, 1.0),
             1..REST_COMMITS => (self.priorities.still, turns),
             _ => (self.priorities.at_rest, turns),
         };
-        if self.priorities.per_unit_of_error > 0.0 {
-            let shown = viewed.shown();
-            let error = || self.error(index, *object, shown);
-            let error = encodings.error(index, shown, self.commits.newest(), error);
-            turns * (base + self.priorities.per_unit_of_error * error)
-        } else {
-            turns * base
-        }
+        turns * (base + self.priorities.per_metre_of_error * error)
+    }
+
+    /// Returns the error of an object at a client in metres, or `UNKNOWN`; 0 if the priorities do not depend on it.
+    fn error(&self, object: u16, viewed: &ViewedObject, encodings: &mut Encodings) -> f32 {
+        let (index, shown) = (usize::from(object), viewed.shown());
+        let Some(object) = self.objects.get(index).filter(|_| self.priorities.per_metre_of_error > 0.0) else {
+            return 0.0;
+        };
+        encodings.error(index, shown, self.commits.newest(), || self.measure_error(index, *object, shown))
     }
 
     /// Returns the error of a client that shows the state of this commit.
-    fn error(&self, index: usize, object: ReplicatedObject, shown: CommitNumber) -> f32 {
+    fn measure_error(&self, index: usize, object: ReplicatedObject, shown: CommitNumber) -> f32 {
         let state = |commit| Some((self.commits.words(commit, index)?, self.commits.tick(commit)?));
         let (Some(layout), Some((words, tick)), Some((now, now_tick))) =
             (self.schema.layout(object.kind), state(shown), state(self.commits.newest()))
         else {
-            return UNKNOWN_ERROR;
+            return UNKNOWN;
         };
         let known = KnownState { words, tick, before: shown.checked_sub(1).and_then(state) };
-        record::error_between(layout, now, known, now_tick)
+        let scale = ErrorScale {
+            metres_per_unit: self.priorities.units_per_metre.recip(),
+            max_moved_ticks: (u32::from(self.ticks_per_second) * EXTRAPOLATED_MILLIS / 1000).max(1),
+        };
+        record::error_between(layout, now, known, now_tick, scale)
     }
 
     /// Writes the chosen records that are not written yet, as many as fit. Returns the bits of the message and the

@@ -86,8 +86,8 @@ impl ViewedObject {
     }
 
     /// Forgets what the client has, so that the object is sent as a whole.
-    fn forget(&mut self, newest: CommitNumber) {
-        (self.known, self.sent, self.floor, self.is_gone_sent) = (KnownCommits::default(), 0, newest, false);
+    fn forget(&mut self) {
+        (self.known, self.sent, self.floor, self.is_gone_sent) = (KnownCommits::default(), 0, self.written, false);
     }
 
     /// Returns whether a record that was sent is still on its way. It counts as lost when its commit is too old.
@@ -177,6 +177,8 @@ pub(super) struct Viewer {
     pub(super) objects: Vec<ViewedObject>,
     /// The objects to look at for the next message. All others need none.
     pub(super) due: ObjectSet,
+    /// The largest error of an object whose state at the client is known, at the last turn in which priorities grew.
+    pub(super) worst_error: f32,
     /// The group of 64 ids at which the next turn goes on, if more objects are due than it can look at.
     pub(super) next_group: usize,
     /// The objects that are in sight: all without [`Look`].
@@ -211,6 +213,7 @@ impl Viewer {
         Self {
             objects: vec![ViewedObject::NEW; objects],
             due: ObjectSet::new(objects),
+            worst_error: 0.0,
             next_group: 0,
             seen: ObjectSet::new(objects),
             look: None,
@@ -237,16 +240,16 @@ impl Viewer {
         self.messages.clear();
         self.records.clear();
         (self.counted, self.acknowledged, self.resynced, self.resyncs) = (0, None, None, 0);
-        (self.report, self.written, self.floor) = (None, 0, 0);
+        (self.report, self.written, self.floor, self.worst_error) = (None, 0, 0, 0.0);
         self.look = None;
         self.seen.insert_below(self.objects.len());
     }
 
     /// Notes that an object with this id was added or removed.
-    pub(super) fn on_replaced(&mut self, object: usize, newest: CommitNumber, is_spawn: bool) {
+    pub(super) fn on_replaced(&mut self, object: usize, is_spawn: bool) {
         let Some(viewed) = self.objects.get_mut(object) else { return };
         if is_spawn {
-            viewed.forget(newest);
+            viewed.forget();
             viewed.weight = 1.0;
             viewed.spawns = if viewed.is_shown { viewed.spawns.saturating_add(1) } else { 0 };
         }
@@ -264,12 +267,12 @@ impl Viewer {
     }
 
     /// Sets what the client sees. Without a look it sees all objects again.
-    pub(super) fn set_look(&mut self, look: Option<Look>, newest: CommitNumber) {
+    pub(super) fn set_look(&mut self, look: Option<Look>) {
         if self.look.is_some() && look.is_none() {
             for object in 0..self.objects.len() {
                 if !self.seen.contains(object) {
                     self.seen.insert(object);
-                    self.on_sight(object, newest);
+                    self.on_sight(object);
                 }
             }
         }
@@ -284,25 +287,25 @@ impl Viewer {
         grid.update(&look, &mut self.seen, |object| {
             due.insert(object);
             if let Some(viewed) = objects.get_mut(object) {
-                viewed.forget(newest);
+                viewed.forget();
             }
         });
     }
 
     /// Notes that an object came into sight or left it.
-    fn on_sight(&mut self, object: usize, newest: CommitNumber) {
+    fn on_sight(&mut self, object: usize) {
         self.due.insert(object);
         if let Some(viewed) = self.objects.get_mut(object) {
-            viewed.forget(newest);
+            viewed.forget();
         }
     }
 
-    pub(super) fn set_weight(&mut self, object: usize, weight: f32, newest: CommitNumber) {
+    pub(super) fn set_weight(&mut self, object: usize, weight: f32) {
         let Some(viewed) = self.objects.get_mut(object) else { return };
         let is_change = (viewed.weight > 0.0) != (weight > 0.0);
         viewed.weight = weight;
         if is_change {
-            self.on_sight(object, newest);
+            self.on_sight(object);
         }
     }
 
@@ -333,7 +336,7 @@ impl Viewer {
     /// Forgets what the client has: it may show any object that it was ever sent.
     fn forget_all(&mut self, newest: CommitNumber) {
         for (index, viewed) in self.objects.iter_mut().enumerate() {
-            viewed.forget(newest);
+            viewed.forget();
             viewed.is_shown = viewed.was_shown;
             self.due.insert(index);
         }

@@ -135,3 +135,31 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn object_that_comes_into_sight_at_rest_is_sent_once() {
+    for by_look in [true, false] {
+        let (mut replicator, mut replica, viewer, [cube, _]) = pair();
+        replicator.spawn(ObjectId(1), cube).unwrap();
+        let see = |replicator: &mut Replicator, is_seen: bool| {
+            if by_look {
+                replicator.look(viewer, Some(Look::around([if is_seen { 0.0 } else { 100.0 }, 0.0, 0.0], 15.0)));
+            } else {
+                replicator.set_weight(viewer, ObjectId(1), if is_seen { 1.0 } else { 0.0 });
+            }
+        };
+        see(&mut replicator, false);
+        for tick in 1..20 {
+            assert!(send(&mut replicator, &mut replica, viewer, tick).is_empty());
+        }
+        replicator.commit(20).unwrap();
+        see(&mut replicator, true);
+        let (bytes, tag) = written(&mut replicator, viewer, 1000).unwrap();
+        replica.read(&bytes).unwrap();
+        replicator.on_acknowledged(viewer, tag);
+        for tick in 21..600 {
+            replicator.commit(tick).unwrap();
+            assert!(is_silent(&mut replicator, viewer, 1000), "look {by_look}: sent again at tick {tick}");
+        }
+    }
+}

@@ -39,7 +39,7 @@ fn objects_that_are_most_wrong_go_first() {
     assert!((3..usize::from(OBJECTS) / 2).contains(&sent.len()), "{sent:?}");
     assert!(all[..sent.len() - 1].iter().all(|id| sent.contains(id)), "{sent:?} of {all:?}");
     // Without the error all of them are equally urgent.
-    let others = sent_first(Priorities { per_unit_of_error: 0.0, ..Priorities::default() });
+    let others = sent_first(Priorities { per_metre_of_error: 0.0, ..Priorities::default() });
     assert!(!all[..sent.len() - 1].iter().all(|id| others.contains(id)), "{others:?}");
 }
 
@@ -79,4 +79,77 @@ fn objects_too_large_for_a_message_do_not_hold_others_back() {
     let (message, _) = written(&mut replicator, viewer, 40).unwrap();
     assert!(message.len() > 20, "{} bytes", message.len());
     assert!(written(&mut replicator, viewer, 100).unwrap().0.len() > 60, "a large object fits here");
+}
+
+/// 200 objects move at 6 m/s, and a message has room for a sixth of them. Then ten more are spawned. Returns in how many
+/// states all of those are sent.
+fn states_until_new_objects_appear(units: f32, priorities: Priorities) -> u32 {
+    const MOVING: u16 = 200;
+    const ALL: u16 = 210;
+    let (mut schema, side) = (Schema::builder(), 100.0 * units);
+    let kind = schema.add(&[Field::vector([(); 3].map(|()| -side..side), (512.0 / units).max(1.0) as u32)]);
+    let schema = Arc::new(schema.build().unwrap());
+    let mut replicator = Replicator::new(schema.clone(), ALL, 1).with_priorities(priorities);
+    let (viewer, mut replica) = (replicator.add_viewer().unwrap(), Replica::new(schema, ALL));
+    (0..MOVING).for_each(|id| drop(replicator.spawn(ObjectId(id), kind).unwrap()));
+    let mut missing: BTreeSet<u16> = (MOVING..ALL).collect();
+    for state in 0..1400 {
+        if state == 400 {
+            (MOVING..ALL).for_each(|id| drop(replicator.spawn(ObjectId(id), kind).unwrap()));
+        }
+        for id in 0..MOVING {
+            // Circles with a radius of 5 m.
+            let turn = state as f32 * 0.05 * 6.0 / 5.0 + f32::from(id);
+            let position = [libm::sinf(turn), libm::cosf(turn), 0.0].map(|part| part * 5.0 * units);
+            replicator.object(ObjectId(id)).unwrap().set_vector(0, position).unwrap();
+        }
+        replicator.commit(state * 3 + 3).unwrap();
+        if let Some((message, tag)) = written(&mut replicator, viewer, 160) {
+            replica.read(&message).unwrap();
+            replicator.on_acknowledged(viewer, tag);
+        }
+        missing.retain(|id| replica.object(ObjectId(*id)).is_none());
+        if state >= 400 && missing.is_empty() {
+            return state - 400;
+        }
+    }
+    u32::MAX
+}
+
+#[test]
+fn new_objects_appear_soon_whatever_the_units_of_the_game() {
+    let rule = Priorities::default();
+    for (units, per_metre_of_error, units_per_metre) in
+        [(1.0, 400.0, 1.0), (100.0, 400.0, 100.0), (100.0, 400.0, 1.0), (100.0, 4.0, 1.0), (1000.0, 0.4, 1.0)]
+    {
+        let rule = Priorities { per_metre_of_error, units_per_metre, ..rule };
+        let states = states_until_new_objects_appear(units, rule);
+        assert!(states <= 10, "{states} states with {rule:?}");
+    }
+}
+
+/// Counters change by large numbers, cubes move, and a message has room for few of them: all get their turn.
+#[test]
+fn large_integers_do_not_starve_other_fields() {
+    let (mut replicator, mut replica, viewer, [cube, counter]) = pair();
+    for id in 0..20 {
+        replicator.spawn(ObjectId(id), if id < 10 { counter } else { cube }).unwrap();
+    }
+    let mut sent = [0; 20];
+    for tick in (3..3000_u32).step_by(3) {
+        for id in 0..10 {
+            replicator.object(ObjectId(id)).unwrap().set_integer(0, (tick * 7919 % 900_000) as i32).unwrap();
+        }
+        for id in 10..20 {
+            let position = [15.0 * libm::sinf(tick as f32 / 40.0 + f32::from(id)), 1.0, 0.0];
+            replicator.object(ObjectId(id)).unwrap().set_vector(0, position).unwrap();
+        }
+        replicator.commit(tick).unwrap();
+        if let Some((message, tag)) = written(&mut replicator, viewer, 24) {
+            replica.read(&message).unwrap();
+            replicator.on_acknowledged(viewer, tag);
+            replica.last_message().for_each(|object| sent[usize::from(object.id().0)] += 1);
+        }
+    }
+    assert!(sent.iter().all(|count| *count > 50), "{sent:?}");
 }

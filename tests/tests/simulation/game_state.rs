@@ -172,7 +172,7 @@ fn receipts(pair: &mut ConnectionWorld, replicator: &mut Replicator, viewer: Vie
 /// The server takes turns more often than the game has ticks, as in an event loop: what the game may send in a tick is
 /// what leaves in all turns up to the next one.
 #[test]
-fn half_of_the_rate_delays_no_object_for_long() {
+fn half_of_the_rate_goes_to_the_objects_that_are_most_wrong() {
     let mut worst = [[0.0_f64; 4]; 2];
     for seed in 1..=pick(4, 40) {
         let needed = run(seed, 10_000_000, 0.0);
@@ -189,8 +189,9 @@ fn half_of_the_rate_delays_no_object_for_long() {
         }
     }
     println!("at worst, in cm, ticks, ticks and ms: {worst:.1?} without loss and with 2 %");
-    for [error, age_of_the_fastest, longest, delay] in worst {
+    // The longest time without a state is that of a slow object, which is hardly wrong.
+    for [error, age_of_the_fastest, _, delay] in worst {
         assert!(error < 20.0 && age_of_the_fastest < 5.0, "{error} cm, {age_of_the_fastest} ticks");
-        assert!(longest < f64::from(TICKS) && delay < 250.0, "{longest} ticks, {delay} ms");
+        assert!(delay < 250.0, "{delay} ms");
     }
 }
