@@ -32,7 +32,7 @@ use ::redis::{RedisError, Script, ScriptInvocation};
 use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::{Instant, interval};
 
-use self::held::HeldReservations;
+use self::held::{HeldReservation, HeldReservations};
 use self::link::{StoreConnection, StoreLink};
 use self::view::{ListedServer, RegistryView};
 use super::instances::MAX_REPLACED;
@@ -309,12 +309,15 @@ impl RedisRegistry {
     /// Reserves on the first candidates with room, from lists that get newer and shorter.
     async fn reserve_slots(&self, request: &SlotRequest) -> Result<Vec<ReservedServer>, RegistryError> {
         let begin = Instant::now();
+        // The tokens of one client share a slot, also in a group that is full for others. The reservations of other
+        // issuers are not known here.
+        let held = self.held().servers_of(request.client_id);
         for _ in 0..MAX_ATTEMPTS {
             let now = Instant::now();
             self.read_servers_of(now.checked_sub(MAX_VIEW_AGE).unwrap_or(now)).await?;
             let (candidates, is_used_up) = {
                 let view = self.view();
-                let candidates = view.candidates(request, self.chance.draw(), MAX_CANDIDATES);
+                let candidates = view.candidates(request, &held, self.chance.draw(), MAX_CANDIDATES);
                 // Servers that had room when the list was read may have it again. In a list without one the group was
                 // full: a flood of requests for it must not read a list each.
                 (candidates, view.had_room(request) && !view.was_read_since(begin))
@@ -358,7 +361,8 @@ impl RedisRegistry {
         // The script has reserved later than `begin` and earlier than now.
         let ends = Instant::now() + lifetime;
         for server in &chosen {
-            self.held().add(server.id.clone(), request.client_id, (begin, ends));
+            let (server, client_id) = (server.id.clone(), request.client_id);
+            self.held().add(HeldReservation { server, client_id, made: begin, ends });
         }
         if *self.epoch() != *epoch {
             // The data was lost after the script, and these reservations may have been too late to be written again.

@@ -10,17 +10,19 @@ use crate::registry::status::{RegistryState, ServerStatus};
 use crate::registry::table::chance_of;
 use crate::registry::types::{Registration, ReservedServer, SlotRequest};
 
-/// The servers with room by game and group.
+/// The living servers that admit clients, by game and group.
 #[derive(Default)]
 pub(super) struct RegistryView {
-    groups: HashMap<(u64, RegistryName), Vec<ServerWithRoom>>,
+    groups: HashMap<(u64, RegistryName), Vec<ServerInView>>,
     /// When the request for the list was sent.
     read: Option<Instant>,
 }
 
-struct ServerWithRoom {
+struct ServerInView {
     registration: Registration,
     available: u32,
+    /// Whether it had a free slot without a reservation when the list was read.
+    had_room: bool,
 }
 
 /// A candidate.
@@ -42,10 +44,14 @@ impl RegistryView {
             return;
         }
         self.groups.clear();
-        for server in servers.iter().filter(|server| matches!(server.state(), RegistryState::Ready)) {
+        for server in servers {
+            if matches!(server.state(), RegistryState::Draining | RegistryState::Dead) {
+                continue;
+            }
             let key = (server.registration.protocol_id, server.registration.group.clone());
-            let entry =
-                ServerWithRoom { registration: server.registration.clone(), available: server.available_slots() };
+            let available = server.available_slots();
+            let (registration, had_room) = (server.registration.clone(), available > 0);
+            let entry = ServerInView { registration, available, had_room };
             self.groups.entry(key).or_default().push(entry);
         }
         self.read = Some(read);
@@ -58,15 +64,23 @@ impl RegistryView {
     /// Returns whether a server for the request had room when the list was read.
     pub(super) fn had_room(&self, request: &SlotRequest) -> bool {
         let group = self.groups.get(&(request.protocol_id, request.group.clone()));
-        group.is_some_and(|group| group.iter().any(|server| request.region_rank(&server.registration).is_some()))
+        group.is_some_and(|group| {
+            group.iter().any(|server| server.had_room && request.region_rank(&server.registration).is_some())
+        })
     }
 
-    /// Returns the best servers for a request, the best first.
-    pub(super) fn candidates(&self, request: &SlotRequest, chance: u64, count: usize) -> Vec<ListedServer> {
+    /// Returns the best servers for a request, the best first. Those on which the client holds a slot have room for it.
+    pub(super) fn candidates(
+        &self,
+        request: &SlotRequest,
+        held: &[RegistryName],
+        chance: u64,
+        count: usize,
+    ) -> Vec<ListedServer> {
         let Some(group) = self.groups.get(&(request.protocol_id, request.group.clone())) else { return Vec::new() };
         let candidates = group.iter().map(|server| RankedServer {
             server: &server.registration,
-            available: server.available,
+            available: server.available.max(u32::from(held.contains(&server.registration.id))),
             chance: chance_of(&server.registration.id, chance),
         });
         let listed = |chosen: RankedServer<'_>| ListedServer {

@@ -66,6 +66,7 @@ pub(crate) async fn check_rules(registry: &dyn Registry) {
         registry.reserve(request(client)).await.unwrap();
     }
     assert_eq!(registry.reserve(request(4)).await, Err(RegistryError::NoFreeSlots), "three clients, three slots");
+    registry.reserve(request(2)).await.expect("a client's tokens share its slot");
     let listed = registry.servers().await.unwrap();
     assert_eq!((listed.len(), &listed[0].registration, listed[0].reserved_slots), (1, &one, 3));
     assert_eq!(listed[0].state(), RegistryState::Full);
