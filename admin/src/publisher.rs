@@ -218,7 +218,7 @@ mod tests {
             publisher
         });
         // The lock is held until the turn has ended.
-        is_done.recv_timeout(Duration::from_secs(20)).expect("the turn waits for the admin thread");
+        is_done.recv_timeout(Duration::from_secs(60)).expect("the turn waits for the admin thread");
         assert_eq!((reading.totals.connected, reading.turn_time.count()), (0, 0));
         drop(reading);
         let mut publisher = game.join().unwrap();

@@ -284,7 +284,7 @@ mod tests {
         let start_of_wait = Instant::now();
         drop(guard);
         let waited = start_of_wait.elapsed();
-        assert!(waited >= FLUSH_TIME && waited < FLUSH_TIME * 10, "{waited:?}");
+        assert!(waited >= FLUSH_TIME && waited < FLUSH_TIME * 60, "{waited:?}");
         assert_eq!(reader.recv().unwrap(), b"last\n");
 
         let (queue, guard, reader) = start();

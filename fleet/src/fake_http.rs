@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::population::lock;
 
 /// The longest time until something must have happened.
-pub(crate) const MAX_WAIT: Duration = Duration::from_secs(30);
+pub(crate) const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// A request as it arrived.
 #[derive(Clone, PartialEq, Debug)]

@@ -215,8 +215,8 @@ mod tests {
                 std::thread::sleep(Duration::from_millis(20));
                 waker.wake();
             });
-            sockets.wait(Duration::from_secs(20)).unwrap();
+            sockets.wait(Duration::from_secs(120)).unwrap();
         });
-        assert!(start.elapsed() < Duration::from_secs(10) && sockets.is_drained());
+        assert!(start.elapsed() < Duration::from_secs(60) && sockets.is_drained());
     }
 }

@@ -1,4 +1,5 @@
 use std::io;
+use std::io::Write as _;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use super::*;
 /// Binds sockets with limited batching; `None` if the machine does not have this address.
 fn on(text: &str, batching: Batching) -> Option<Sockets> {
     let Ok(mut sockets) = Sockets::bind(&[text.parse().unwrap()]) else {
-        println!("SKIPPED: this machine has no {text}");
+        let _ = writeln!(std::io::stderr(), "SKIPPED: this machine has no {text}");
         return None;
     };
     sockets.limit_batching(batching);
@@ -260,7 +261,7 @@ fn flood_of_one_family_does_not_starve_the_other() {
     for batching in datapaths() {
         let addresses = ["127.0.0.1:0".parse().unwrap(), "[::1]:0".parse().unwrap()];
         let Ok(mut sockets) = Sockets::bind(&addresses) else {
-            println!("SKIPPED: this machine has no ::1");
+            let _ = writeln!(std::io::stderr(), "SKIPPED: this machine has no ::1");
             return;
         };
         sockets.limit_batching(batching);
@@ -337,7 +338,7 @@ fn irreplaceable_filter_stays_on_all_sockets() {
     let strict = SocketFilter { other_protocols: OtherProtocol::Dropped, ..old };
     for (first, then) in [(Some(old), Some(strict)), (Some(old), None), (None, Some(strict))] {
         let Ok(mut sockets) = Sockets::bind(&addresses) else {
-            println!("SKIPPED: this machine has no ::1");
+            let _ = writeln!(std::io::stderr(), "SKIPPED: this machine has no ::1");
             return;
         };
         sockets.set_filter(first.as_ref()).unwrap();

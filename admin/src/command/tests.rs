@@ -19,7 +19,7 @@ use slipgate_server::{Channel, Clock, Inbox, Layout, Pace, ServerConfig, Sockets
 use super::*;
 use crate::Admin;
 
-const MAX_WAIT: Duration = Duration::from_secs(30);
+const MAX_WAIT: Duration = Duration::from_secs(60);
 const KEY: [u8; 32] = [5; 32];
 
 fn traffic() -> Traffic {

@@ -9,7 +9,7 @@ use slipgate_server::ServerConfig;
 use super::places::MAX_CONNECTIONS;
 use crate::{Admin, AdminToken, ROUTES};
 
-const MAX_WAIT: Duration = Duration::from_secs(30);
+const MAX_WAIT: Duration = Duration::from_secs(60);
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";
 
 fn admin(token: Option<&str>) -> Admin {

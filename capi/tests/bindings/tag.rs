@@ -1,7 +1,7 @@
 //! The game of tag: clients in several languages play on one server.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::Read;
+use std::io::{Read, Write as _};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -38,7 +38,10 @@ fn clients() -> Vec<(&'static str, Command)> {
     if bevy.is_file() {
         found.push(("Faye", Command::new(bevy)));
     } else {
-        eprintln!("skipped: the Bevy client is not built (cargo build --example tag in bindings/bevy)");
+        let _ = writeln!(
+            std::io::stderr(),
+            "SKIPPED: the Bevy client is not built (cargo build --example tag in bindings/bevy)"
+        );
     }
     found
 }

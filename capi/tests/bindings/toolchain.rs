@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -45,7 +46,7 @@ pub(crate) fn library() -> &'static Path {
 pub(crate) fn has(program: &str) -> bool {
     let found = Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
     if !found {
-        eprintln!("skipped: {program} is not installed");
+        let _ = writeln!(std::io::stderr(), "SKIPPED: {program} is not installed");
     }
     found
 }

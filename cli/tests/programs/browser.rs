@@ -16,7 +16,7 @@ use tungstenite::stream::MaybeTlsStream;
 use tungstenite::{Message, WebSocket};
 
 /// The longest wait for something that happens.
-const MAX_WAIT: Duration = Duration::from_secs(30);
+const MAX_WAIT: Duration = Duration::from_secs(180);
 /// The variable that names a file for a screenshot of the page.
 pub(crate) const SCREENSHOT: &str = "SLIPGATE_SCREENSHOT";
 /// The variable that makes tests fail without a browser: CI sets it where there is one.
@@ -36,7 +36,6 @@ pub(crate) struct Browser {
 impl Browser {
     /// Opens a page. Where no browser is installed, it says that the test is skipped and returns `None`, or fails if
     /// one is required.
-    #[expect(clippy::print_stdout, reason = "says which test was skipped")]
     pub(crate) fn open(profile: &Path, url: &str) -> Option<Self> {
         let flags =
             ["--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0", "--window-size=1280,860"];
@@ -48,7 +47,7 @@ impl Browser {
         };
         let Some(mut child) = BROWSERS.into_iter().find_map(start) else {
             assert!(std::env::var_os(REQUIRED).is_none(), "{REQUIRED} is set, and no browser is installed");
-            println!("skipped: no Chromium is installed");
+            let _ = writeln!(std::io::stderr(), "SKIPPED: no Chromium is installed");
             return None;
         };
         let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);

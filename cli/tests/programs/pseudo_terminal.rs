@@ -14,6 +14,9 @@ use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 
+/// The longest time until a program must have done something, with hundreds of players on a busy machine, too.
+pub(crate) const MAX_WAIT: Duration = Duration::from_secs(180);
+
 /// A running program and its terminal.
 pub(crate) struct PseudoTerminal {
     child: Child,
@@ -99,13 +102,13 @@ impl PseudoTerminal {
     /// Reads output until the screen fulfils a condition. Returns the screen.
     #[track_caller]
     pub(crate) fn wait_for(&mut self, what: &str, is_reached: impl Fn(&[String]) -> bool) -> Vec<String> {
-        let end = Instant::now() + Duration::from_secs(30);
+        let end = Instant::now() + MAX_WAIT;
         loop {
             let screen = self.screen();
             if is_reached(&screen) {
                 return screen;
             }
-            assert!(Instant::now() < end, "no {what} within 30 s:\n{}", screen.join("\n"));
+            assert!(Instant::now() < end, "no {what} within {MAX_WAIT:?}:\n{}", screen.join("\n"));
             self.read(Duration::from_millis(50));
         }
     }
@@ -119,7 +122,7 @@ impl PseudoTerminal {
     /// Reads output until the program ends.
     #[track_caller]
     pub(crate) fn wait_for_end(&mut self) -> ExitStatus {
-        let end = Instant::now() + Duration::from_secs(40);
+        let end = Instant::now() + MAX_WAIT;
         loop {
             self.read(Duration::from_millis(50));
             if let Some(status) = self.child.try_wait().unwrap() {

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use slipgate_client::{Client, Clock, ConnectToken, Event, Inbox};
 
-use crate::issuer::program::{Program, TestFolder, request};
+use crate::issuer::program::{MAX_WAIT, Program, TestFolder, request};
 use crate::server;
 
 const CLIENTS: u64 = 100;
@@ -29,7 +29,7 @@ fn slipgate(arguments: &[&str], file: &Path) -> String {
 fn wait_for_the_new_key(file: &Path) {
     let begin = Instant::now();
     while !slipgate(&["keys", "list"], file).lines().next().unwrap().ends_with(" seals") {
-        assert!(begin.elapsed() < Duration::from_secs(30));
+        assert!(begin.elapsed() < MAX_WAIT, "the key is not in use");
         thread::sleep(Duration::from_millis(200));
     }
     thread::sleep(Duration::from_secs(2));
@@ -56,7 +56,7 @@ fn play(token: ConnectToken, stay: Duration) -> Result<(), String> {
             client.end_turn();
             return Ok(());
         }
-        if begin.elapsed() > Duration::from_secs(30) {
+        if begin.elapsed() > MAX_WAIT {
             return Err("it takes too long".to_owned());
         }
         thread::sleep(Duration::from_millis(20));

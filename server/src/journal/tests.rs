@@ -60,11 +60,11 @@ impl Disk for SlowDisk {
 }
 
 /// How long a test waits for what must happen.
-const MAX_WAIT: Duration = Duration::from_secs(10);
+const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// Returns the next attempt, or the next rewrite.
 fn next<T>(attempts: &Receiver<T>) -> T {
-    attempts.recv_timeout(MAX_WAIT).expect("the journal uses the disk within 10 s")
+    attempts.recv_timeout(MAX_WAIT).expect("the journal uses the disk")
 }
 
 /// Runs calls of two shards on a thread of their own. Fails if they do not return, as when they wait for the disk.
@@ -94,7 +94,7 @@ fn until_durable(shard: &mut FileJournal, count: u64) {
 fn until(mut done: impl FnMut() -> bool) {
     let start = Instant::now();
     while !done() {
-        assert!(start.elapsed() < MAX_WAIT, "it does not happen in 10 s");
+        assert!(start.elapsed() < MAX_WAIT, "it does not happen in {MAX_WAIT:?}");
         thread::sleep(Duration::from_millis(1));
     }
 }
@@ -202,7 +202,7 @@ fn frozen_disk_makes_the_journal_busy_and_then_full() {
     one.record(used(1)).unwrap();
     one.flush().unwrap();
     let frozen = next(&attempts);
-    let now = Instant::now();
+    let now = lock(&one.shared.records).working_since.unwrap();
     assert!(!one.is_busy_at(now) && !other.is_busy_at(now));
     let later = now + BUSY_AFTER + Duration::from_millis(1);
     assert!(one.is_busy_at(later) && other.is_busy_at(later));
@@ -299,8 +299,8 @@ fn last_journal_leaves_a_disk_that_hangs() {
     assert!(attempts.recv().is_err(), "the disk was dropped with its end of the channel");
 }
 
-#[test]
-fn last_journal_does_not_wait_for_a_disk_that_has_hung() {
+/// Drops a journal on a disk that has hung for longer than the end may take. Returns how long the drop takes.
+fn drop_with_a_hung_disk() -> Duration {
     let (mut shard, attempts) = SlowDisk::journal();
     shard.record(used(1)).unwrap();
     assert_eq!(shard.flush(), Ok(0));
@@ -308,11 +308,19 @@ fn last_journal_does_not_wait_for_a_disk_that_has_hung() {
     lock(&shard.shared.records).working_since = Instant::now().checked_sub(MAX_LAST_ATTEMPT);
     let (ended, end) = channel();
     thread::spawn(move || {
+        let start = Instant::now();
         drop(shard);
-        ended.send(())
+        ended.send(start.elapsed())
     });
-    end.recv_timeout(MAX_LAST_ATTEMPT / 2).expect("the attempt has lasted for long enough");
+    let took = end.recv_timeout(MAX_WAIT).expect("the journal is dropped although its disk hangs");
     attempt.end(Ok(()));
+    took
+}
+
+#[test]
+fn last_journal_does_not_wait_for_a_disk_that_has_hung() {
+    // A machine that pauses delays some drops. A journal that waits delays each.
+    assert!((0..10).any(|_| drop_with_a_hung_disk() < MAX_LAST_ATTEMPT / 2), "the attempt has lasted for long enough");
 }
 
 #[test]

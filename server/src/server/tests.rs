@@ -117,6 +117,9 @@ fn a_still_turn_keeps_its_time_and_its_read_limits() {
     let (mut server, to) = server();
     let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
     (0..200).for_each(|_| assert_eq!(stranger.send_to(b"junk", to).unwrap(), 4));
+    // The loopback interface keeps the order: all of them have arrived before this one.
+    stranger.send_to(b"last", stranger.local_addr().unwrap()).unwrap();
+    stranger.recv(&mut [0; 4]).unwrap();
     server.wait(Duration::from_secs(5)).unwrap();
     server.set_read_limits(ReadLimits { max_time: Duration::ZERO, ..ReadLimits::default() });
     server.begin_still_turn(at(60));

@@ -1,5 +1,6 @@
 //! What a server and a client of a live test have in common, and the waits for them.
 
+use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -20,7 +21,7 @@ pub const PROTOCOL_ID: u64 = 0xfedc_ba98_7654_3210;
 /// The key that issuers and servers share.
 pub const PRIVATE_KEY: [u8; 32] = *b"thirty-two bytes, for tests only";
 /// The time limit of each wait. Every wait ends much earlier unless the machine is busy.
-pub const DEADLINE: Duration = Duration::from_secs(30);
+pub const DEADLINE: Duration = Duration::from_secs(60);
 /// The IPv4 address of all live tests.
 pub const IPV4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 /// The IPv6 address of all live tests.
@@ -126,11 +127,12 @@ pub struct MintedToken {
 }
 
 impl TokenOrder {
-    /// Creates an order for a player and some servers, with a lifetime and a timeout longer than any live test.
+    /// Creates an order for a player and some servers, with a timeout longer than any live test, and with the maximum
+    /// lifetime of a token by default.
     #[must_use]
     pub fn new(client_id: u64, servers: &[SocketAddr]) -> Self {
-        let seconds = DEADLINE.as_secs();
-        Self { client_id, servers: servers.to_vec(), lifetime_seconds: seconds as u32, timeout_seconds: seconds as i32 }
+        let timeout_seconds = DEADLINE.as_secs() as i32;
+        Self { client_id, servers: servers.to_vec(), lifetime_seconds: 45, timeout_seconds }
     }
 
     /// Returns 256 bytes that are unique for this player.
@@ -242,7 +244,7 @@ pub fn families() -> Vec<IpAddr> {
     let exists = |ip: &IpAddr| {
         let exists = std::net::UdpSocket::bind((*ip, 0)).is_ok();
         if !exists {
-            println!("SKIPPED: this machine has no {ip}");
+            let _ = writeln!(std::io::stderr(), "SKIPPED: this machine has no {ip}");
         }
         exists
     };

@@ -151,10 +151,13 @@ fn keyed_sends(keys: u64, sends: u64) -> Duration {
 
 #[test]
 fn keyed_message_costs_no_allocation_with_any_key_count() {
-    let (few, many) = (keyed_sends(16, 100_000), keyed_sends(12_000, 100_000));
-    println!("{few:?} with 16 keys, {many:?} with 12,000");
-    // A search through all keys takes two hundred times as long.
-    assert!(many < few * 20, "{few:?} with 16 keys, {many:?} with 12,000");
+    // A search through all keys takes two hundred times as long, in each attempt. A machine that pauses slows one.
+    let is_near = (0..10).any(|_| {
+        let (few, many) = (keyed_sends(16, 100_000), keyed_sends(12_000, 100_000));
+        println!("{few:?} with 16 keys, {many:?} with 12,000");
+        many < few * 20
+    });
+    assert!(is_near, "many keys make messages expensive");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //! A million generated datagrams, valid and junk, and the vectors run through our own interpreter of the filter's
 //! program. The kernel itself runs it on 100,000 of both kinds, on real sockets of each family.
 
+use std::io::Write as _;
 use std::net::UdpSocket;
 use std::path::Path;
 use std::time::Duration;
@@ -249,7 +250,8 @@ fn check_with_the_kernel(
     let (Ok(mut sockets), Ok(sender)) =
         (Sockets::bind(&[server_address.parse().unwrap()]), UdpSocket::bind(server_address))
     else {
-        return println!("SKIPPED: this machine has no {server_address}");
+        let _ = writeln!(std::io::stderr(), "SKIPPED: this machine has no {server_address}");
+        return;
     };
     sockets.set_filter(filter).unwrap();
     let to = sockets.local_addresses()[0];
@@ -353,8 +355,6 @@ fn requests_for_another_protocol_id_pass_until_the_warning() {
 /// logs it.
 #[test]
 fn failed_filter_replacement_keeps_the_filter_and_is_logged() {
-    use std::io::Write as _;
-
     match std::thread::spawn(keeps_its_filter).join().unwrap() {
         Ok(()) => {}
         // stderr, because libtest hides the standard output of passing tests.
@@ -365,8 +365,6 @@ fn failed_filter_replacement_keeps_the_filter_and_is_logged() {
 /// The same sandbox from the start: there is no filter, and the server does all checks itself.
 #[test]
 fn server_without_filter_drops_junk_and_admits_players() {
-    use std::io::Write as _;
-
     match std::thread::spawn(does_without_a_filter).join().unwrap() {
         Ok(()) => {}
         Err(reason) => writeln!(std::io::stderr(), "SKIPPED, a sandbox: no seccomp: {reason}").unwrap(),

@@ -199,17 +199,16 @@ fn slow_game_counts_dropped_payloads_and_keeps_all_clients() {
     let mut clients = connecting(address, 0..32);
     until(&mut clients, "all clients connect", |clients| are_in(clients));
     let sent = 40 * clients.len() as u64;
-    for _ in 0..40 {
-        clients.iter_mut().for_each(|client| client.send(&[7; 1200]));
-        run_for(&mut clients, Duration::from_millis(2));
-    }
     let dropped =
         |sharded: &ShardedServer| (0..2).map(|shard| sharded.counts(ShardId(shard)).payloads_dropped).sum::<u64>();
     let received =
         |sharded: &ShardedServer| sharded.totals().iter().map(|shard| shard.stats.payloads_received).sum::<u64>();
-    until(&mut clients, "all payloads arrived, most were dropped", |_| {
-        received(&sharded) == sent && dropped(&sharded) > sent / 2
-    });
+    for round in 1..=40 {
+        clients.iter_mut().for_each(|client| client.send(&[7; 1200]));
+        // The buffer of a socket does not hold all payloads.
+        until(&mut clients, "the payloads arrived", |_| received(&sharded) == round * 32);
+    }
+    until(&mut clients, "most were dropped", |_| received(&sharded) == sent && dropped(&sharded) > sent / 2);
     clients.iter_mut().for_each(GameClient::leave);
     clients.turn();
     let mut game = Game::default();
@@ -378,16 +377,16 @@ fn slow_game_with_small_rings_receives_messages_in_order() {
 #[test]
 fn stalled_game_keeps_active_clients_and_drops_silent_ones() {
     let (mut sharded, address) = start(4, &channels(), NARROW);
-    let order = |player| TokenOrder { timeout_seconds: 1, ..TokenOrder::new(player, &[address]) };
+    let order = |player| TokenOrder { timeout_seconds: 3, ..TokenOrder::new(player, &[address]) };
     let mut players: Vec<_> = (0..3).map(|player| Player::with(&order(player))).collect();
     let mut game = Game::default();
     until(&mut players, "all clients connect", |_| {
         game.listen(&mut sharded);
         sharded.connected_count() == 3
     });
-    // The game is busy for three timeouts.
+    // The game is busy for more than two timeouts.
     let start = Instant::now();
-    while start.elapsed() < Duration::from_secs(3) {
+    while start.elapsed() < Duration::from_secs(7) {
         for player in &mut players {
             let _ = player.client.send_message(CHAT, b"are you there?");
         }
@@ -424,7 +423,7 @@ fn stalled_game_keeps_active_clients_and_drops_silent_ones() {
 #[test]
 fn freed_ring_space_delivers_waiting_events_at_once() {
     let (servers, clock, address) = shards(4, &channels());
-    let tick = Duration::from_secs(20);
+    let tick = 4 * DEADLINE;
     let mut sharded = ShardedServer::start(servers, clock, tick, NARROW).unwrap();
     let (mut player, mut game) = (vec![Player::connect(address, 0)], Game::default());
     until(&mut player, "the client connects", |player| {

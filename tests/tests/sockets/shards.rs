@@ -1,7 +1,7 @@
 //! One server on several sockets of one port: the state that its shards share, and the state of each shard.
 
 use std::net::UdpSocket;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use slipgate_client::ClientState;
 use slipgate_server::config::TokenCutoff;
@@ -11,13 +11,13 @@ use slipgate_server::keys::Key;
 use slipgate_server::sharded::{ShardId, ShardThreads};
 use slipgate_server::{Clock, CloseKind, Event, Inbox, Server, ServerConfig, Sockets};
 use slipgate_tests::live::{
-    GameClient, GameServer, IPV4, MintedToken, OurClient, OurServer, PRIVATE_KEY, PROTOCOL_ID, TokenOrder, Turn,
-    run_for, until,
+    DEADLINE, GameClient, GameServer, IPV4, MintedToken, OurClient, OurServer, PRIVATE_KEY, PROTOCOL_ID, TokenOrder,
+    Turn, run_for, until,
 };
 use slipgate_tests::raw_client::RawClient;
 
 /// Longer than a busy machine delays a turn of the test.
-const GRACE: Duration = Duration::from_millis(1500);
+const GRACE: Duration = Duration::from_secs(6);
 const TICK: Duration = Duration::from_millis(5);
 
 /// Mints a new token for a player.
@@ -188,9 +188,14 @@ fn active_player_is_not_taken_over_from_another_shard() {
     let mut shards = OurServer::shards(2, 4, |config| config.takeover_after = Some(GRACE));
     let address = shards[0].address();
     let mut player = connect_on(&mut shards, 0, 1);
-    let mut players: Vec<_> = (0..8).map(|_| OurClient::connect(&TokenOrder::new(1, &[address]).mint())).collect();
+    let mut players = Vec::new();
+    // The kernel chooses the shard of each port: 64 ports are all but never on one shard.
+    while shards[1].server.discards()[Discard::ClientIdConnected] == 0 {
+        assert!(players.len() < 64, "{}", shards.describe());
+        players.push(OurClient::connect(&TokenOrder::new(1, &[address]).mint()));
+        run_for(&mut (&mut shards, &mut player, &mut players), Duration::from_millis(20));
+    }
     run_for(&mut (&mut shards, &mut player, &mut players), 2 * GRACE);
-    assert!(shards[1].server.discards()[Discard::ClientIdConnected] > 0, "{}", shards.describe());
     assert_eq!((player.state(), shard_of(&shards, 1)), (ClientState::Connected, Some(0)));
     assert!(players.iter().all(|thief| thief.state() != ClientState::Connected));
 }
@@ -203,7 +208,7 @@ fn slots_are_freed_by_leave_timeout_kick_and_shard_drop() {
         let admit = |player| match shard {
             Some(shard) => connect_on(shards, shard, player),
             None => {
-                let order = TokenOrder { timeout_seconds: 1, ..TokenOrder::new(player, &[shards[0].address()]) };
+                let order = TokenOrder { timeout_seconds: 3, ..TokenOrder::new(player, &[shards[0].address()]) };
                 connect(shards, &order.mint())
             }
         };
@@ -254,17 +259,22 @@ fn panic_on_one_shard_disconnects_only_its_clients() {
 fn clients_of_a_dropped_shard_time_out_and_reconnect() {
     let mut shards = OurServer::shards(3, 16, |_| {});
     let address = shards[0].address();
-    let order = |player| TokenOrder { timeout_seconds: 1, ..TokenOrder::new(player, &[address]) };
+    let order = |player| TokenOrder { timeout_seconds: 3, ..TokenOrder::new(player, &[address]) };
     let mut players: Vec<_> = (0..12).map(|player| connect(&mut shards, &order(player).mint())).collect();
     drop(shards.remove(0));
-    run_for(&mut (&mut shards, &mut players), Duration::from_millis(2500));
+    // Both ends know of the end of a connection: a client is connected, or has a reason.
+    until(&mut (&mut shards, &mut players), "the clients of the shard time out", |(shards, players)| {
+        (0..).zip(players.iter()).all(|(number, player)| {
+            let is_connected = player.state() == ClientState::Connected;
+            is_connected == shard_of(shards, number).is_some() && is_connected == player.end().is_none()
+        })
+    });
     assert!(shards.iter().map(|shard| shard.server.connected_count()).sum::<u32>() <= 12);
     for (number, player) in (0..).zip(&mut players) {
         if player.state() != ClientState::Connected {
-            assert!(player.end().is_some(), "the client knows that the connection ended");
             *player = connect(&mut shards, &order(number).mint());
+            assert!(shard_of(&shards, number).is_some(), "player {number}");
         }
-        assert!(shard_of(&shards, number).is_some(), "player {number}");
     }
 }
 
@@ -275,8 +285,15 @@ fn filter_drops_are_reported_per_shard_and_in_total() {
     for _ in 0..64 {
         UdpSocket::bind((IPV4, 0)).unwrap().send_to(b"junk", shards[0].address()).unwrap();
     }
-    let totals: Vec<_> = shards.iter().map(|shard| shard.server.totals()).collect();
-    let dropped: Vec<_> = totals.iter().map(|totals| totals.sockets.dropped_by_system.unwrap()).collect();
+    let start = Instant::now();
+    let (totals, dropped) = loop {
+        let totals: Vec<_> = shards.iter().map(|shard| shard.server.totals()).collect();
+        let dropped: Vec<_> = totals.iter().map(|totals| totals.sockets.dropped_by_system.unwrap()).collect();
+        if dropped.iter().sum::<u64>() == 64 {
+            break (totals, dropped);
+        }
+        assert!(start.elapsed() < DEADLINE, "{dropped:?}");
+    };
     assert!(dropped.iter().all(|count| *count > 0), "{dropped:?}");
     assert_eq!(slipgate_server::counters::ServerTotals::sum(&totals).sockets.dropped_by_system, Some(64));
 }

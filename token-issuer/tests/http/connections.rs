@@ -17,6 +17,7 @@ fn crowded(connections: usize, connections_per_address: usize) -> Service {
         connections_per_address,
         header_timeout: 2 * MAX_WAIT,
         write_timeout: 2 * MAX_WAIT,
+        linger_timeout: 2 * MAX_WAIT,
         ..HttpLimits::default()
     };
     Service::start_with(limits, &SERVERS)
@@ -30,17 +31,33 @@ fn authenticated(service: &Service) -> TcpStream {
     stream
 }
 
-/// Waits until these connections are open and served, then returns which are still open.
+/// Waits until these connections are served, then returns which are open for the next 0.1 s.
 fn open(service: &Service, streams: &mut [TcpStream]) -> Vec<bool> {
     // The service accepts in order: after this response it has accepted all of them.
     assert_eq!(agent().get(service.url("/v1/health")).call().unwrap().status(), 200);
     let is_open = |stream: &mut TcpStream| {
         stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
-        let read = stream.read(&mut [0]);
+        let read = std::iter::repeat_with(|| stream.read(&mut [0]))
+            .find(|read| read.as_ref().err().is_none_or(|error| error.kind() != ErrorKind::Interrupted))
+            .unwrap();
         stream.set_read_timeout(Some(MAX_WAIT)).unwrap();
         read.is_err_and(|error| matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut))
     };
     streams.iter_mut().map(is_open).collect()
+}
+
+/// Waits until these connections are served, and a condition holds for those that are still open. The service closes a
+/// connection a little later than it decides so.
+#[track_caller]
+fn until_open(service: &Service, streams: &mut [TcpStream], holds: impl Fn(&[bool]) -> bool) {
+    let start = Instant::now();
+    loop {
+        let open = open(service, streams);
+        if holds(&open) {
+            return;
+        }
+        assert!(start.elapsed() < MAX_WAIT, "{open:?}");
+    }
 }
 
 #[test]
@@ -50,9 +67,10 @@ fn longest_idle_connection_gives_way() {
     let mut idle: Vec<TcpStream> = (0..24).map(|_| service.connect()).collect();
     assert_eq!(service.request_token(r#"{"client_id": 1}"#).status, 201);
     assert!(start.elapsed() < MAX_WAIT, "it did not wait for a timeout");
-    let open = open(&service, &mut idle);
-    assert!(open[..16].iter().all(|is_open| !is_open), "{open:?}");
-    assert!(open[20..].iter().all(|is_open| *is_open), "{open:?}");
+    until_open(&service, &mut idle, |open| {
+        assert!(open[20..].iter().all(|is_open| *is_open), "{open:?}");
+        open[..16].iter().all(|is_open| !is_open)
+    });
 }
 
 #[test]
@@ -64,8 +82,11 @@ fn idle_connections_with_a_key_do_not_lock_others_out() {
     assert!(start.elapsed() < MAX_WAIT);
     // One gave way to the token. A second one does if the service sees the next request before the end of that one's
     // connection.
-    let left = open(&service, &mut idle).into_iter().filter(|is_open| *is_open).count();
-    assert!((6..=7).contains(&left), "{left}");
+    until_open(&service, &mut idle, |open| {
+        let left = open.iter().filter(|is_open| **is_open).count();
+        assert!(left >= 6, "{open:?}");
+        left <= 7
+    });
 }
 
 #[test]
@@ -87,20 +108,22 @@ fn one_address_has_a_limit_that_authenticated_ones_pass() {
     let mut backends: Vec<TcpStream> = (0..10).map(|_| authenticated(&service)).collect();
     let mut strangers: Vec<TcpStream> = (0..12).map(|_| service.connect()).collect();
     assert_eq!(open(&service, &mut backends), [true; 10]);
-    let open = open(&service, &mut strangers);
-    assert!(open.iter().filter(|is_open| **is_open).count() <= 3, "a place went to the health check: {open:?}");
-    assert!(open[..8].iter().all(|is_open| !is_open) && open[11], "{open:?}");
+    until_open(&service, &mut strangers, |open| {
+        assert!(open[11], "{open:?}");
+        // A place went to the health check.
+        open.iter().filter(|is_open| **is_open).count() <= 3 && open[..8].iter().all(|is_open| !is_open)
+    });
 }
 
 #[test]
 fn unauthenticated_connection_gets_one_request() {
-    let service = Service::start();
+    let service = crowded(8, 8);
     let start = Instant::now();
     let mut stream = service.connect();
     stream.write_all(HEALTH).unwrap();
     let response = read_to_close(&mut stream);
     assert!(response.starts_with("HTTP/1.1 200 ") && response.contains("connection: close\r\n"), "{response}");
-    assert!(start.elapsed() < Duration::from_secs(5), "not closed by the idle timeout");
+    assert!(start.elapsed() < MAX_WAIT, "not closed by the idle timeout");
     let refused = service.raw(b"POST /v1/tokens HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
     assert!(refused.starts_with("HTTP/1.1 401 ") && refused.contains("connection: close\r\n"), "{refused}");
 }
@@ -128,7 +151,7 @@ fn pipelining_closes_the_connection_after_the_second_response() {
 
 #[test]
 fn late_bytes_do_not_reset_a_connection_with_a_response() {
-    let service = Service::start();
+    let service = crowded(8, 8);
     let mut stream = service.connect();
     stream.write_all(HEALTH).unwrap();
     let response = read_response(&mut stream);

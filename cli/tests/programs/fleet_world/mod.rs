@@ -20,7 +20,7 @@ pub(crate) use self::store::Store;
 use crate::{issuer, server};
 
 /// The longest time until a program must have done something.
-pub(crate) const MAX_WAIT: Duration = Duration::from_secs(20);
+pub(crate) const MAX_WAIT: Duration = Duration::from_secs(60);
 /// The time-out in the tokens of players, which is the default. The issuer notices the loss of a server earlier.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
 /// The group of all servers.

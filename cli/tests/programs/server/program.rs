@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// The longest time that a test waits before it fails.
-pub(crate) const MAX_WAIT: Duration = Duration::from_secs(30);
+pub(crate) const MAX_WAIT: Duration = Duration::from_secs(60);
 /// The protocol id of these tests.
 pub(crate) const PROTOCOL_ID: u64 = 0x1234;
 /// The private key of these tests; no output may contain it.

@@ -185,6 +185,7 @@ fn watchdog_of_systemd_is_fed_until_the_end() {
     socket.set_read_timeout(Some(super::program::MAX_WAIT)).unwrap();
     let mut command = folder.complete(&[]);
     command.env("NOTIFY_SOCKET", folder.path("notify")).env("WATCHDOG_USEC", "400000");
+    let start = std::time::Instant::now();
     let server = Program::start(command);
     let receive = || {
         let mut buf = [0; 256];
@@ -192,7 +193,6 @@ fn watchdog_of_systemd_is_fed_until_the_end() {
         String::from_utf8_lossy(&buf[..length]).into_owned()
     };
     assert_eq!(receive(), "READY=1\nSTATUS=serving\n");
-    let start = std::time::Instant::now();
     for _ in 0..10 {
         assert_eq!(receive(), "WATCHDOG=1\n");
     }

@@ -12,7 +12,7 @@ use super::*;
 use crate::registry::Registration;
 
 /// The longest time that a test waits for the thread.
-const MAX_WAIT: Duration = Duration::from_secs(30);
+const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// A file that can be full. It stays when a database is closed.
 #[derive(Clone, Debug, Default)]

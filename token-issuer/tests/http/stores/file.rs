@@ -9,7 +9,7 @@ use slipgate_token_issuer::registry::{FileRegistry, FileRegistryError, Registry,
 
 use super::rules::{
     ALL, check_dead_servers, check_instances, check_order, check_rules, check_scopes, heartbeat, instance, numbered,
-    request, reserve_all, server,
+    request, reserve_all, reserve_rest, server,
 };
 
 /// A folder that is removed at the end of a test.
@@ -125,8 +125,11 @@ async fn file_gives_out_each_slot_once() {
             tokio::time::sleep(std::time::Duration::from_secs(1)).await;
         }
     });
-    assert_eq!(reserve_all(vec![registry], 64, 0).await, 1_000);
+    let registry: Arc<dyn Registry> = registry;
+    let reserved = reserve_all(vec![Arc::clone(&registry)], 64, 0).await;
     beats.abort();
+    let servers: Vec<_> = (0..4).map(|number| server(&format!("s{number}"), 250)).collect();
+    assert_eq!(reserved + reserve_rest(&[registry], &servers).await, 1_000);
 }
 
 #[tokio::test]

@@ -14,8 +14,8 @@ const HEALTH: &[u8] = b"GET /v1/health HTTP/1.1\r\nHost: x\r\n\r\n";
 /// Returns limits so short that a test can wait for them.
 fn short_limits() -> HttpLimits {
     HttpLimits {
-        header_timeout: Duration::from_secs(1),
-        request_timeout: Duration::from_secs(1),
+        header_timeout: Duration::from_secs(3),
+        request_timeout: Duration::from_secs(3),
         shutdown_timeout: Duration::from_millis(300),
         ..HttpLimits::default()
     }
