@@ -5,6 +5,9 @@
 //!                                        └ full: the line is counted as lost, and the count is written in its place
 //! ```
 //!
+//! A line that cannot be written is lost and counted in the same way. The lines behind it wait until the stream takes
+//! the count.
+//!
 //! The first line is written at once. The thread then pauses for a few milliseconds, so that thousands of lines per
 //! second do not wake it thousands of times.
 // DECISION: not `tracing-appender`. Its guard prints to stdout if a stuck stream leaves its queue full at the exit, and
@@ -29,6 +32,9 @@ const BATCH_BYTES: usize = 64 * 1024;
 const GATHER_PAUSE: Duration = Duration::from_millis(5);
 /// The pause before the next attempt on a stream that is set to non-blocking and full.
 const RETRY_PAUSE: Duration = Duration::from_millis(10);
+/// The pause before the next attempt on a stream with an error, such as a full disk. It is shorter than [`FLUSH_TIME`],
+/// so that an exit waits for one.
+const ERROR_PAUSE: Duration = Duration::from_millis(500);
 
 /// Formats the report of lost lines, given their number, with its line break.
 pub type LossReport = Box<dyn Fn(u64) -> Vec<u8> + Send>;
@@ -57,11 +63,23 @@ struct State {
     is_writing: bool,
     /// Whether the thread waits to be woken.
     is_waiting: bool,
+    /// How often the stream had an error.
+    errors: u64,
 }
 
 enum Entry {
     Line(Vec<u8>),
     Lost(u64),
+}
+
+impl Entry {
+    /// Returns the size by which it counts in the queue, in bytes.
+    fn len(&self) -> usize {
+        match self {
+            Self::Line(line) => line.len(),
+            Self::Lost(_) => 0,
+        }
+    }
 }
 
 impl LineQueue {
@@ -113,8 +131,10 @@ impl Write for LineQueue {
 impl Drop for FlushGuard {
     fn drop(&mut self) {
         let state = self.0.lock();
-        // A stuck stream loses the rest: the exit must not wait for a reader.
-        drop(self.0.changed.wait_timeout_while(state, FLUSH_TIME, |state| !state.is_done()));
+        let errors = state.errors;
+        // A stuck stream, or one with an error, loses the rest: the exit must not wait for a reader or a full disk.
+        let is_left = |state: &mut State| !state.is_done() && state.errors == errors;
+        drop(self.0.changed.wait_timeout_while(state, FLUSH_TIME, is_left));
     }
 }
 
@@ -132,13 +152,26 @@ impl State {
         let mut bytes = 0;
         while bytes < BATCH_BYTES && !self.is_empty() {
             let oldest = self.entries.pop_front().unwrap_or_else(|| Entry::Lost(std::mem::take(&mut self.lost)));
-            if let Entry::Line(line) = &oldest {
-                bytes += line.len();
-            }
+            bytes += oldest.len();
             batch.push(oldest);
         }
         self.bytes -= bytes;
         self.is_writing = !batch.is_empty();
+    }
+
+    /// Puts entries back to the front after an error of the stream. The first one could not be written: if it is a
+    /// line, it is lost, because it may be the cause of the error.
+    fn put_back(&mut self, unwritten: impl DoubleEndedIterator<Item = Entry>) {
+        for entry in unwritten.rev() {
+            self.bytes += entry.len();
+            self.entries.push_front(entry);
+        }
+        if let Some(first @ Entry::Line(_)) = self.entries.front_mut() {
+            self.bytes -= first.len();
+            *first = Entry::Lost(1);
+        }
+        self.is_writing = false;
+        self.errors += 1;
     }
 }
 
@@ -149,18 +182,37 @@ impl Shared {
     }
 
     fn write_lines(&self, mut stream: impl Write, report: &LossReport) {
-        let (mut batch, mut bytes) = (Vec::new(), Vec::new());
+        let (mut batch, mut bytes, mut ends) = (Vec::new(), Vec::new(), Vec::new());
+        // Whether the stream ends with a part of a line.
+        let mut is_cut = false;
         loop {
             self.wait_for_entries(&mut batch);
             bytes.clear();
-            for entry in batch.drain(..) {
+            ends.clear();
+            if is_cut {
+                bytes.push(b'\n');
+            }
+            for entry in &batch {
                 match entry {
                     Entry::Line(line) => bytes.extend(line),
-                    Entry::Lost(lost) => bytes.extend(report(lost)),
+                    Entry::Lost(lost) => bytes.extend(report(*lost)),
                 }
+                ends.push(bytes.len());
             }
-            // A closed stream has no reader to tell.
-            let _ = write_whole(&mut stream, &bytes);
+            let written = write_whole(&mut stream, &bytes);
+            if written == bytes.len() {
+                batch.clear();
+                is_cut = false;
+                continue;
+            }
+            if let Some(last) = bytes.get(..written).and_then(<[u8]>::last) {
+                is_cut = *last != b'\n';
+            }
+            let whole = ends.partition_point(|end| *end <= written);
+            self.lock().put_back(batch.drain(..).skip(whole));
+            // An exit waits for this.
+            self.changed.notify_all();
+            thread::sleep(ERROR_PAUSE);
         }
     }
 
@@ -186,18 +238,22 @@ impl Shared {
     }
 }
 
-/// Writes all bytes. Waits for a full stream, even one that another program has set to non-blocking.
-fn write_whole(stream: &mut impl Write, mut bytes: &[u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
-        match stream.write(bytes) {
-            Ok(0) => return Err(ErrorKind::WriteZero.into()),
-            Ok(count) => bytes = bytes.get(count..).unwrap_or_default(),
+/// Writes bytes until an error, and returns how many. Waits for a full stream, even one that another program has set to
+/// non-blocking.
+fn write_whole(stream: &mut impl Write, bytes: &[u8]) -> usize {
+    let mut written = 0;
+    while let Some(rest) = bytes.get(written..).filter(|rest| !rest.is_empty()) {
+        match stream.write(rest) {
+            Ok(0) => break,
+            Ok(count) => written += count,
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) if error.kind() == ErrorKind::WouldBlock => thread::sleep(RETRY_PAUSE),
-            Err(error) => return Err(error),
+            Err(_) => break,
         }
     }
-    stream.flush()
+    // The streams hold no whole lines back, so an error here loses none.
+    let _ = stream.flush();
+    written
 }
 
 #[cfg(test)]
@@ -312,7 +368,151 @@ mod tests {
             }
         }
         let mut stream = Full(Vec::new(), 0);
-        write_whole(&mut stream, b"line\n").unwrap();
+        assert_eq!(write_whole(&mut stream, b"line\n"), 5);
         assert_eq!(stream.0, b"line\n");
+    }
+
+    /// A file on a disk that may be full.
+    #[derive(Clone, Default)]
+    struct Disk(Arc<Mutex<DiskState>>);
+
+    #[derive(Default)]
+    struct DiskState {
+        text: Vec<u8>,
+        /// The number of bytes that the disk still takes.
+        room: usize,
+        /// The number of refused writes.
+        refused: usize,
+    }
+
+    impl Disk {
+        fn with_room(bytes: usize) -> Self {
+            let disk = Self::default();
+            disk.lock().room = bytes;
+            disk
+        }
+
+        fn lock(&self) -> MutexGuard<'_, DiskState> {
+            self.0.lock().unwrap()
+        }
+
+        fn text(&self) -> String {
+            String::from_utf8(self.lock().text.clone()).unwrap()
+        }
+
+        fn refused(&self) -> usize {
+            self.lock().refused
+        }
+
+        fn until(&self, what: &str, holds: impl Fn(&Self) -> bool) {
+            let start = Instant::now();
+            while !holds(self) {
+                assert!(start.elapsed() < Duration::from_secs(60), "{what}: {:?}", self.text());
+                thread::sleep(Duration::from_millis(5));
+            }
+        }
+
+        fn start(&self) -> (LineQueue, FlushGuard) {
+            let report: LossReport = Box::new(|lost| format!("lost {lost}\n").into_bytes());
+            LineQueue::start(self.clone(), report).unwrap()
+        }
+    }
+
+    impl Write for Disk {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            let mut disk = self.lock();
+            let count = bytes.len().min(disk.room);
+            if count == 0 {
+                disk.refused += 1;
+                return Err(ErrorKind::StorageFull.into());
+            }
+            disk.text.extend(&bytes[..count]);
+            disk.room -= count;
+            Ok(count)
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn line_lost_to_an_error_is_counted_when_writing_works_again() {
+        let disk = Disk::with_room(6);
+        let (queue, _guard) = disk.start();
+        queue.push(b"first\n");
+        disk.until("first line", |disk| disk.text() == "first\n");
+        queue.push(b"second\n");
+        disk.until("an error", |disk| disk.refused() > 0);
+        queue.push(b"third\n");
+        disk.until("another attempt", |disk| disk.refused() > 1);
+        disk.lock().room = 1000;
+        disk.until("the rest", |disk| disk.text() == "first\nlost 1\nthird\n");
+    }
+
+    #[test]
+    fn half_a_line_is_ended_before_the_report_of_its_loss() {
+        // Room for a part of the second line, then for a part of the report.
+        let disk = Disk::with_room(10);
+        let (queue, _guard) = disk.start();
+        queue.push(b"first\n");
+        queue.push(b"second\n");
+        disk.until("half a line", |disk| disk.text() == "first\nseco" && disk.refused() > 0);
+        disk.lock().room = 3;
+        disk.until("half a report", |disk| disk.text() == "first\nseco\nlo" && disk.refused() > 1);
+        queue.push(b"third\n");
+        disk.lock().room = 1000;
+        disk.until("the rest", |disk| disk.text() == "first\nseco\nlo\nlost 1\nthird\n");
+    }
+
+    #[test]
+    fn line_that_is_never_taken_does_not_block_others() {
+        /// A console that takes Unicode alone.
+        struct Console(Disk);
+        impl Write for Console {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                match std::str::from_utf8(bytes) {
+                    Ok(_) => self.0.write(bytes),
+                    Err(error) if error.valid_up_to() > 0 => self.0.write(&bytes[..error.valid_up_to()]),
+                    Err(_) => Err(ErrorKind::InvalidData.into()),
+                }
+            }
+
+            fn flush(&mut self) -> io::Result<()> {
+                Ok(())
+            }
+        }
+        let disk = Disk::with_room(1000);
+        let report: LossReport = Box::new(|lost| format!("lost {lost}\n").into_bytes());
+        let (queue, guard) = LineQueue::start(Console(disk.clone()), report).unwrap();
+        queue.push(b"\xff\n");
+        queue.push(b"next\n");
+        disk.until("the next line", |disk| disk.text() == "lost 1\nnext\n");
+        drop(guard);
+    }
+
+    #[test]
+    fn permanent_error_costs_bounded_memory_and_few_attempts() {
+        let disk = Disk::default();
+        let (queue, guard) = disk.start();
+        let (pushed, start_of_test) = (3000_u64, Instant::now());
+        (0..pushed).for_each(|number| queue.push(&line(number as usize)));
+        disk.until("three attempts", |disk| disk.refused() > 2);
+        let (attempts, time) = (disk.refused(), start_of_test.elapsed());
+        let max = 1 + time.as_millis() / ERROR_PAUSE.as_millis();
+        assert!(attempts as u128 <= max, "{attempts} attempts in {time:?}");
+        assert!(queue.0.lock().bytes <= MAX_BYTES + BATCH_BYTES + 1024);
+        // The exit waits for one more attempt.
+        drop(guard);
+        disk.until("a last attempt", |disk| disk.refused() > attempts);
+
+        // All lines are written or counted.
+        disk.lock().room = usize::MAX;
+        disk.until("the rest", |_| queue.0.lock().is_done());
+        let text = disk.text();
+        let lost = text.lines().filter_map(|line| line.strip_prefix("lost ")?.parse::<u64>().ok()).sum::<u64>();
+        let kept = text.lines().filter(|line| line.len() == 1023).count() as u64;
+        assert_eq!(kept + lost, pushed, "{lost} lost");
+        assert!(text.starts_with("lost 1\n"), "the line at which writing failed");
     }
 }

@@ -1,6 +1,7 @@
 //! The log: its format, its level, and its destination, stderr.
 //!
-//! An unread log loses lines and never stops the program: see [`line_queue`](crate::line_queue).
+//! A log that is unread or cannot be written loses lines and never stops the program: see
+//! [`line_queue`](crate::line_queue).
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -129,7 +130,8 @@ fn loss_report(format: LogFormat, has_color: bool) -> LossReport {
             move || line.clone()
         });
         dispatcher::with_default(&log, || {
-            warn!(lost_lines = lost, "lines of this log are missing here, because it was not read fast enough");
+            let reason = "it was not read fast enough, or could not be written";
+            warn!(lost_lines = lost, "lines of this log are missing here, because {reason}");
         });
         line.take()
     })

@@ -36,7 +36,9 @@ pub fn queue_lines(format: LogFormat) -> Result<[FlushGuard; 2], Failure> {
 
 fn loss_report(format: LogFormat) -> LossReport {
     Box::new(move |lost| match format {
-        LogFormat::Text => format!("({lost} lines are missing here: they were not read fast enough)\n").into_bytes(),
+        LogFormat::Text => {
+            format!("({lost} lines are missing here: they were not read fast enough, or could not be written)\n").into()
+        }
         LogFormat::Json => format!("{{\"event\":\"lost\",\"lost_lines\":{lost}}}\n").into_bytes(),
     })
 }
