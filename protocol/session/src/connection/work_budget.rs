@@ -44,14 +44,16 @@ const MAX_MESSAGES_IN_DEBT: u32 = 64;
 
 /// The interval in which refusals are compared with packets that were taken.
 const WINDOW: Duration = Duration::from_millis(100);
-/// Windows of excess in a row after which the session ends: 2 s. Every congestion control halves its rate several times
-/// within 2 s in which it loses more than half of its packets.
+/// How many more windows with excess than without end the session: 2 s of a steady flood. Every congestion control
+/// halves its rate several times within 2 s in which it loses more than half of its packets.
 const MAX_EXCESSIVE_WINDOWS: u32 = 20;
 /// Refusals of a window that never count as excess: a burst after a stall.
 const TOLERATED_REFUSALS: u32 = 64;
 
 /// How much work a peer may cause by what it sends on channels. A packet beyond it is refused: it takes no effect, and
-/// its sender declares it lost. A peer that goes on for 2 s while most of its packets are refused is disconnected.
+/// its sender declares it lost. A peer that goes on for 2 s while most of its packets are refused is disconnected. Each
+/// 100 ms within the budget or without packets count back by as much, so that a peer which floods for more than half of
+/// the time is disconnected later.
 ///
 /// The defaults take 15,000 full packets or 80,000 small messages per second.
 ///
@@ -147,6 +149,7 @@ pub(super) struct WorkBudget {
     window: RefusalWindow,
     /// The packets of the window before it, if it followed directly.
     previous: RefusalWindow,
+    /// The windows with excess, less those without; at least 0.
     excessive_windows: u32,
     intake: Intake,
     /// Packets beyond the budget that were not reported yet.
@@ -318,7 +321,8 @@ impl WorkBudget {
         self.done = self.done.saturating_add(work);
     }
 
-    /// Returns whether most packets of the peer were refused in [`MAX_EXCESSIVE_WINDOWS`] windows in a row.
+    /// Returns whether the windows in which most packets of the peer were refused are [`MAX_EXCESSIVE_WINDOWS`] more
+    /// than the others.
     pub(super) const fn is_flood(&self) -> bool {
         self.excessive_windows >= MAX_EXCESSIVE_WINDOWS
     }
@@ -354,14 +358,12 @@ impl WorkBudget {
         if !now.reached(self.window.since, WINDOW) {
             return;
         }
-        // A pause between two windows interrupts the row.
-        let follows = !now.reached(self.window.since, 2 * WINDOW);
-        let was_excessive = self.window.is_excessive();
-        self.excessive_windows = match (was_excessive, follows) {
-            (true, true) => self.excessive_windows + 1,
-            (true, false) => 1,
-            (false, _) => 0,
-        };
+        let elapsed = now.since(self.window.since).as_nanos() / WINDOW.as_nanos();
+        let elapsed = u32::try_from(elapsed).unwrap_or(u32::MAX);
+        let excessive = u32::from(self.window.is_excessive());
+        // Calm windows and pauses count back and do not reset: otherwise a flood would only have to pause at times.
+        self.excessive_windows = (self.excessive_windows + excessive).saturating_sub(elapsed - excessive);
+        let follows = elapsed == 1;
         self.previous = if follows { self.window } else { RefusalWindow::default() };
         self.window = RefusalWindow { since: now, ..RefusalWindow::default() };
     }
@@ -534,6 +536,58 @@ mod tests {
         };
         let end = (1..200).find(|turn| ends_at(*turn)).map(|turn| 16 * turn);
         assert!(end.is_some_and(|end| (2000..2400).contains(&end)), "{end:?} ms");
+    }
+
+    /// Sends floods of some windows with pauses, and some packets within the budget in each window of a pause. Returns
+    /// after how many milliseconds they end the session, within ten minutes.
+    fn end_of_floods(flood_millis: u64, pause_millis: u64, packets_in_pauses: u32) -> Option<u64> {
+        let mut budget = WorkBudget::new(WorkLimits::default());
+        (1..600_000).step_by(10).find(|now| {
+            let is_flood = now % (flood_millis + pause_millis) < flood_millis;
+            let packets = if is_flood { 256 } else { packets_in_pauses };
+            send(&mut budget, packets, 50_000, at(*now));
+            budget.is_flood()
+        })
+    }
+
+    #[test]
+    fn flood_with_pauses_or_calm_windows_ends_the_session() {
+        // The longest floods pause just before they would end the session.
+        for (flood, pause) in [(1900, 250), (1900, 100), (500, 250), (400, 200)] {
+            for packets_in_pauses in [0, 1] {
+                let end = end_of_floods(flood, pause, packets_in_pauses);
+                let is_in_time = end.is_some_and(|end| (1900..20_000).contains(&end));
+                assert!(is_in_time, "{flood} ms, pauses of {pause} ms with {packets_in_pauses} packets: {end:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn honest_bursts_of_a_long_game_are_no_flood() {
+        // In each 10 s, an upload begins far beyond the budget, and its sender halves its rate each 0.2 s. Later a lag
+        // spike of 1 s ends with all of its packets at once.
+        let mut budget = WorkBudget::new(WorkLimits::default());
+        for step in 0..3600 * 100_u64 {
+            let packets = match step % 1000 {
+                start @ 0..100 => 256 >> (start / 20),
+                500..600 => 0,
+                600 => 200,
+                _ => 2,
+            };
+            send(&mut budget, packets, 50_000, at(10 * step));
+            assert!(!budget.is_flood(), "after {step} times 10 ms");
+        }
+    }
+
+    #[test]
+    fn excess_for_less_than_half_of_the_time_is_no_flood() {
+        // Floods of 1.8 s with calm times of 2.2 s, for an hour.
+        let mut budget = WorkBudget::new(WorkLimits::default());
+        for turn in 0..3600 * 100_u64 {
+            let packets = if turn % 400 < 180 { 256 } else { 1 };
+            send(&mut budget, packets, 50_000, at(10 * turn));
+            assert!(!budget.is_flood(), "turn {turn}");
+        }
     }
 
     #[test]
