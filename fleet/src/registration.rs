@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use serde::Serialize;
 use serde_json::Value;
@@ -37,6 +37,11 @@ const MAX_ADMITTED: usize = 128;
 const MAX_ADDRESSES: usize = 4;
 /// The code of the error of a server that was replaced.
 const REPLACED: &str = "server_replaced";
+/// The code of the error of a heartbeat before one that was recorded.
+const LATE: &str = "late_heartbeat";
+/// How many heartbeats in a row are late if the server was restored from a snapshot of its machine: its numbers are
+/// older then. A network delays one of them at most, because each one waits for the response to the one before it.
+const MAX_LATE: u32 = 2;
 /// The maximum length of an id and of a name, in characters.
 const MAX_NAME_CHARS: usize = 64;
 
@@ -106,8 +111,11 @@ pub(crate) struct RegistrationDriver {
     instance: String,
     /// The number of the last heartbeat: the issuer ignores one that arrives after a later one.
     sequence: u64,
-    /// A little later than the start of the server, which is within the issuer's margin.
-    started: Instant,
+    /// How many of the last heartbeats were late.
+    late: u32,
+    /// A little later than the start of the server, which is within the issuer's margin. `None` if the server accepts
+    /// tokens from before, or if its clock has stood still since.
+    started: Option<Instant>,
     issuer: IssuerLink,
     population: Arc<Population>,
     redirects: Arc<RedirectQueue>,
@@ -123,11 +131,22 @@ impl RegistrationDriver {
         let path = format!("/v1/servers/{}", config.server_id);
         let issuer = IssuerLink::new(&config.issuers, config.key.clone());
         let (back_off, budget, reported) = (BackOff::default(), budget(HEARTBEAT, DEAD_AFTER), BTreeSet::new());
-        // The keys of a hash map are random, and need not be secret here.
-        let instance = format!("{:016x}", RandomState::new().hash_one(std::process::id()));
-        let started = Instant::now();
-        let sequence = 0;
-        Self { config, path, instance, sequence, started, issuer, population, redirects, back_off, budget, reported }
+        let started = (!config.accepts_earlier_tokens).then(Instant::now);
+        let (instance, sequence, late) = (new_instance(), 0, 0);
+        Self {
+            config,
+            path,
+            instance,
+            sequence,
+            late,
+            started,
+            issuer,
+            population,
+            redirects,
+            back_off,
+            budget,
+            reported,
+        }
     }
 
     /// Sends a heartbeat. Returns the time until the next one.
@@ -149,14 +168,14 @@ impl RegistrationDriver {
             draining: state >= LifeState::Draining,
             build: self.config.build.as_deref(),
             admitted_client_ids: new.iter().map(|(_, id)| id.to_string()).collect(),
-            running_millis: (!self.config.accepts_earlier_tokens)
-                .then(|| u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)),
+            running_millis: self.started.map(|at| u64::try_from(at.elapsed().as_millis()).unwrap_or(u64::MAX)),
             instance: &self.instance,
             sequence: self.sequence,
         };
         let result = self.issuer.call(self.timeout(), CallMethod::Put, &self.path, Some(&heartbeat));
         match result {
             Ok(CallResponse { status: 200, body }) => {
+                self.late = 0;
                 self.reported.extend(new.iter().map(|(client, _)| *client));
                 if state >= LifeState::Draining {
                     self.redirects.set_drain_known();
@@ -168,20 +187,40 @@ impl RegistrationDriver {
                 self.budget = budget(heartbeat, dead_after(&body));
                 heartbeat
             }
-            refused => {
-                if let Ok(CallResponse { status: 409, body }) = &refused
-                    && body.pointer("/error/code").and_then(Value::as_str) == Some(REPLACED)
-                    && self.back_off.is_first()
-                {
-                    let server = &self.config.server_id;
-                    let reason = body.pointer("/error/message").and_then(|reason| reason.as_str());
-                    warn!(server, reason, "two servers have one id, and tokens lead to the other one");
-                } else if self.back_off.is_first() {
-                    warn_refused("issuer", "heartbeat", &refused);
-                }
-                self.back_off.on_failure()
-            }
+            refused => self.on_refused(&refused),
         }
+    }
+
+    /// Handles a heartbeat that was not taken. Returns the time until the next one.
+    fn on_refused(&mut self, refused: &Result<CallResponse, String>) -> Duration {
+        let conflict = refused.as_ref().ok().filter(|response| response.status == 409);
+        let text = |pointer| conflict.and_then(|response| response.body.pointer(pointer)).and_then(Value::as_str);
+        let (code, server) = (text("/error/code"), &self.config.server_id);
+        if self.back_off.is_first() && code == Some(REPLACED) {
+            let reason = text("/error/message");
+            warn!(server, reason, "two servers have one id, and tokens lead to the other one");
+        } else if self.back_off.is_first() {
+            warn_refused("issuer", "heartbeat", refused);
+        }
+        self.late = if code == Some(LATE) { self.late + 1 } else { 0 };
+        if self.late >= MAX_LATE {
+            warn!(
+                server,
+                "the issuer has later heartbeats, as after a restore of this machine; registering as a new run"
+            );
+            self.begin_run();
+        }
+        self.back_off.on_failure()
+    }
+
+    /// Begins a new run in the order of heartbeats, for a server that was restored from a snapshot of its machine.
+    fn begin_run(&mut self) {
+        (self.instance, self.sequence, self.late) = (new_instance(), 0, 0);
+        // The registry may not know the clients of the snapshot.
+        self.reported.clear();
+        // The monotonic clock stood still in the snapshot. A start computed by it would look like a restart, and end
+        // the reservations of tokens that this server accepts.
+        self.started = None;
     }
 
     /// Returns how long each issuer may take for its response. A hung issuer must leave time for the next one before
@@ -199,6 +238,12 @@ impl RegistrationDriver {
             warn!(server = self.config.server_id, "the server could not be removed from the issuer");
         }
     }
+}
+
+/// Returns a name for a run of the server. It is random, and need not be secret.
+fn new_instance() -> String {
+    // Machines restored from one snapshot have the same random keys, but draw names at different times.
+    format!("{:016x}", RandomState::new().hash_one((std::process::id(), SystemTime::now())))
 }
 
 /// Returns the time that a response asks for, within bounds.

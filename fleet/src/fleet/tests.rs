@@ -420,6 +420,40 @@ fn heartbeat_is_in_time_although_one_issuer_hangs() {
 }
 
 #[test]
+fn restored_server_registers_as_a_new_run() {
+    // The issuer has recorded later numbers of the run: it refuses some heartbeats, as after a restore from a
+    // snapshot. The network may delay a single one.
+    let late = json!({"error": {"code": "late_heartbeat", "message": "x", "field": "sequence"}}).to_string();
+    let count = std::sync::atomic::AtomicU32::new(0);
+    let issuer = FakeHttp::start(move |_| match count.fetch_add(1, std::sync::atomic::Ordering::Relaxed) {
+        1 | 3 | 4 => (409, late.clone()),
+        _ => (200, json!({"heartbeat_millis": 100, "dead_after_millis": 3000}).to_string()),
+    });
+    let fleet = registered(&[&issuer]);
+    let shard = fleet.population.add_shard();
+    let mut clients = lock(&shard.clients);
+    clients.connected = 1;
+    clients.clients = vec![(handle(), 42.into())];
+    drop(clients);
+    fleet.life_cycle().advance(LifeState::Ready);
+    issuer.until("heartbeats of the new run", |requests| requests.len() > 6);
+    let bodies = issuer.bodies("PUT /v1/servers/eu-1");
+    let (instance, new) = (&bodies[0]["instance"], &bodies[5]["instance"]);
+    assert!(bodies[..5].iter().all(|body| body["instance"] == *instance), "{bodies:?}");
+    assert!(new != instance && bodies[6]["instance"] == *new, "{bodies:?}");
+    let numbers: Vec<_> = bodies[..7].iter().map(|body| body["sequence"].as_u64().unwrap()).collect();
+    assert_eq!(numbers, [1, 2, 3, 4, 5, 1, 2]);
+    let reported: Vec<_> = bodies[..7].iter().map(|body| !body["admitted_client_ids"][0].is_null()).collect();
+    assert_eq!(reported, [true, false, false, false, false, true, false], "the new run reports all clients again");
+    // Its clock has stood still.
+    let has_time: Vec<_> = bodies[..7].iter().map(|body| body["running_millis"].is_u64()).collect();
+    assert_eq!(has_time, [true, true, true, true, true, false, false]);
+    drop(fleet);
+    let (last, new) = (issuer.requests().pop().unwrap().line, new.as_str().unwrap());
+    assert!(last.starts_with(&format!("DELETE /v1/servers/eu-1?instance={new}&sequence=")), "{last}");
+}
+
+#[test]
 fn issuer_without_its_store_passes_a_heartbeat_to_the_next() {
     let refusal = |code: &str| json!({"error": {"code": code, "message": "x"}}).to_string();
     let first = FakeHttp::start(move |_| (503, refusal("store_unavailable")));
