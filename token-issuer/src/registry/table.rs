@@ -165,7 +165,10 @@ impl RegistryTable {
             if self.order.compare(id, &instance.name, sequence).is_lt() {
                 return Ok(false);
             }
-            self.order.record(id, &instance.name, sequence, now);
+            // Removals of other runs leave nothing: their ids and names can be made up at will.
+            if self.order.last(id, &instance.name).is_some() {
+                self.order.record(id, &instance.name, sequence, now);
+            }
         }
         let name = instance.map(|instance| &instance.name);
         let may_remove = self.find(id).is_some_and(|entry| entry.instances.may_remove(name));

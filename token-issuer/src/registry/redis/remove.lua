@@ -9,7 +9,10 @@ if ARGV[6] ~= '' then
     if last and ARGV[7] < last then
         return { 'late', '' }
     end
-    record(ARGV[4], ARGV[6], ARGV[7], tonumber(ARGV[8]))
+    -- Removals of other runs leave nothing: their ids and names can be made up at will.
+    if last then
+        record(ARGV[4], ARGV[6], ARGV[7], tonumber(ARGV[8]))
+    end
 end
 local instance = redis.call('HGET', prefix .. ':instances', ARGV[4])
 if ARGV[6] ~= '' and instance and instance ~= ARGV[6] then

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use slipgate_token_issuer::registry::{FileRegistry, FileRegistryError, Registry, RegistryError};
 
 use super::rules::{
-    ALL, check_dead_servers, check_instances, check_order, check_rules, check_scopes, heartbeat, instance, numbered,
-    request, reserve_all, reserve_rest, server,
+    ALL, check_dead_servers, check_instances, check_order, check_rules, check_scopes, check_unknown_removals,
+    heartbeat, instance, numbered, request, reserve_all, reserve_rest, server,
 };
 
 /// A folder that is removed at the end of a test.
@@ -54,6 +54,7 @@ async fn file_follows_the_rules() {
     check_scopes(&registry).await;
     check_instances(&registry).await;
     check_order(&registry).await;
+    check_unknown_removals(&registry).await;
     check_rules(&registry).await;
     check_dead_servers(&registry).await;
 }

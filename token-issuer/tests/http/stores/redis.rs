@@ -13,8 +13,8 @@ use tokio::time::sleep;
 use crate::common::{PROTOCOL_ID, SERVERS, Service, TestResponse, agent};
 
 use super::rules::{
-    ALL, check_dead_servers, check_instances, check_order, check_rules, check_scopes, heartbeat, patiently, request,
-    reserve_all, reserve_rest, server,
+    ALL, check_dead_servers, check_instances, check_order, check_rules, check_scopes, check_unknown_removals,
+    heartbeat, patiently, request, reserve_all, reserve_rest, server,
 };
 
 /// The longest time that a test waits for the store.
@@ -126,6 +126,7 @@ async fn redis_follows_the_rules() {
     check_scopes(registry.as_ref()).await;
     check_instances(registry.as_ref()).await;
     check_order(registry.as_ref()).await;
+    check_unknown_removals(registry.as_ref()).await;
     check_rules(registry.as_ref()).await;
     check_dead_servers(registry.as_ref()).await;
 }
