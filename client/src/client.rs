@@ -288,7 +288,7 @@ impl Client {
         transfer: Transfer,
         label: u64,
     ) -> Result<TransferId, SendError> {
-        Ok(self.core.connection_mut()?.channels.send_transfer(channel, transfer, label)?)
+        self.core.connection_mut()?.channels.send_transfer(channel, transfer, label)
     }
 
     /// Returns how much may leave now, and the size and number of messages that suit the path. Ask before composing a

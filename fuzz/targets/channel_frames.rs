@@ -12,9 +12,10 @@ use slipgate_fuzz::receipts::{Numbered, Receipts};
 use slipgate_netcode::time::Instant;
 use slipgate_session::channel::transfer::{self, Transfer};
 use slipgate_session::channel::{
-    ChannelConfig, ChannelEvent, ChannelId, ChannelSendError, Channels, DeliveryStatus, FrameCursor, Kind, Layout,
-    MAX_RECEIPTS, PIECE_BYTES, ReceivedMessage, SendOptions, control,
+    ChannelConfig, ChannelEvent, ChannelId, Channels, DeliveryStatus, FrameCursor, Kind, Layout, MAX_RECEIPTS,
+    PIECE_BYTES, ReceivedMessage, SendOptions, control,
 };
+use slipgate_session::connection::SendError;
 use slipgate_session::wire::reliable::Sequence;
 
 const KINDS: [Kind; 5] =
@@ -171,10 +172,10 @@ impl World {
                     end.receipts.ask(message);
                 }
             }
-            Err(ChannelSendError::TooLarge { .. }) => assert!(bytes > MAX_MESSAGE_BYTES as usize),
-            Err(ChannelSendError::WrongKind) => assert_eq!(KINDS[usize::from(channel.0)], Kind::Transfers),
+            Err(SendError::TooLarge { .. }) => assert!(bytes > MAX_MESSAGE_BYTES as usize),
+            Err(SendError::WrongKind) => assert_eq!(KINDS[usize::from(channel.0)], Kind::Transfers),
             Err(error) => {
-                assert_eq!(error, ChannelSendError::Backlogged);
+                assert_eq!(error, SendError::Backlogged);
                 let full = free.messages == 0 || (free.bytes as usize) < bytes;
                 assert!(full || receipt.is_some() && free.receipts == 0);
             }

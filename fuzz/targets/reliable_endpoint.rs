@@ -8,9 +8,8 @@ use std::time::Duration;
 use libfuzzer_sys::fuzz_target;
 use slipgate_fuzz::Input;
 use slipgate_netcode::time::Instant;
-use slipgate_session::reliability::{
-    Acceptance, Endpoint, EndpointConfig, LossDeadline, PacketEvent, PacketSendError, Sink,
-};
+use slipgate_session::connection::SendError;
+use slipgate_session::reliability::{Acceptance, Endpoint, EndpointConfig, LossDeadline, PacketEvent, Sink};
 
 const BUF_BYTES: usize = 120;
 const WINDOW: u16 = 64;
@@ -124,8 +123,8 @@ impl World {
                 }
                 Err(error) => {
                     assert_eq!((end.endpoint.next_header().sequence, end.path.datagrams.len()), before);
-                    assert!(!matches!(error, PacketSendError::TooLarge { .. }) || bytes > 1000);
-                    assert!(error != PacketSendError::Empty || bytes == 0);
+                    assert!(!matches!(error, SendError::TooLarge { .. }) || bytes > 1000);
+                    assert!(error != SendError::Empty || bytes == 0);
                 }
             }
         });

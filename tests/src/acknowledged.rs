@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 
 use slipgate_netcode::time::Instant;
+use slipgate_session::connection::SendError;
 use slipgate_session::reject::Reject;
-use slipgate_session::reliability::{
-    Acceptance, Endpoint, EndpointConfig, EndpointStats, PacketEvent, PacketSendError, Sink,
-};
+use slipgate_session::reliability::{Acceptance, Endpoint, EndpointConfig, EndpointStats, PacketEvent, Sink};
 use slipgate_session::wire::reliable::{Acks, FragmentLimits, Sequence};
 
 use crate::reference_statistics::{ReferenceSettings, ReferenceStatistics};
@@ -179,7 +178,7 @@ impl Actor {
         let before = self.endpoint.next_header().sequence;
         let payload = vec![0; operation.u32("payload_bytes_u32") as usize];
         let sent = self.endpoint.send(&payload, now, &mut datagrams);
-        assert!(matches!(sent, Err(PacketSendError::TooLarge { .. })), "{context}");
+        assert!(matches!(sent, Err(SendError::TooLarge { .. })), "{context}");
         assert_eq!(self.endpoint.next_header().sequence, before, "{context}");
         assert!(datagrams.sent.is_empty(), "{context}");
     }

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use slipgate_netcode::time::Instant;
 use slipgate_session::channel::{ChannelEvent, ChannelId, Channels, FrameCursor, Layout, ReceivedMessage, SendOptions};
-use slipgate_session::reliability::{Acceptance, Endpoint, EndpointConfig, MemoryBudget, PacketEvent, PacketSendError};
+use slipgate_session::connection::SendError;
+use slipgate_session::reliability::{Acceptance, Endpoint, EndpointConfig, MemoryBudget, PacketEvent};
 use slipgate_session::wire::reliable::Sequence;
 use slipgate_sim::Conditions;
 
@@ -175,7 +176,7 @@ impl ChannelProgram {
                     self.packets += 1;
                     self.in_flight.push((sequence, false));
                 }
-                Err(PacketSendError::Empty) => break,
+                Err(SendError::Empty) => break,
                 Err(error) => panic!("{error}"),
             }
         }

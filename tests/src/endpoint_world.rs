@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use slipgate_netcode::time::Instant;
-use slipgate_session::reliability::{Endpoint, EndpointConfig, EndpointStats, PacketEvent, PacketSendError};
+use slipgate_session::connection::SendError;
+use slipgate_session::reliability::{Endpoint, EndpointConfig, EndpointStats, PacketEvent};
 use slipgate_session::wire::reliable::Sequence;
 use slipgate_sim::Conditions;
 
@@ -74,7 +75,7 @@ impl EndpointWorld {
     ///
     /// # Errors
     /// Returns the error of the endpoint.
-    pub fn send(&mut self, from: End, payload: &[u8]) -> Result<Sequence, PacketSendError> {
+    pub fn send(&mut self, from: End, payload: &[u8]) -> Result<Sequence, SendError> {
         self.act(from, |side, sink, now| side.endpoint.send(payload, now, sink))
     }
 }

@@ -44,10 +44,12 @@ extern crate alloc;
 extern crate std;
 
 pub mod channel;
+mod channel_id;
 pub mod client;
 pub mod congestion;
 pub mod connection;
 pub mod reject;
 pub mod reliability;
+mod send_error;
 pub mod server;
 pub mod wire;

@@ -8,7 +8,7 @@ use crate::channel::chunks::ChunkPool;
 use crate::channel::config::{ChannelConfig, ChannelId, Kind};
 use crate::channel::events::ChannelEvent;
 use crate::channel::layout::Layout;
-use crate::channel::options::{ChannelSendError, Remaining, SendOptions};
+use crate::channel::options::{Remaining, SendOptions};
 use crate::channel::recv::window::max_list_bytes;
 use crate::channel::send::context::SendContext;
 use crate::channel::send::frames_in_flight::FramesInFlight;
@@ -19,6 +19,7 @@ use crate::channel::stats::ChannelStats;
 use crate::channel::transfer::{HashingGrant, PartialTransfer, Transfer, TransferId, Transfers};
 use crate::channel::transfer_channel::{TransferChannel, TransferRole};
 use crate::reliability::MemoryBudget;
+use crate::send_error::SendError;
 use crate::wire::reliable::Sequence;
 use slipgate_netcode::time::Instant;
 
@@ -117,18 +118,18 @@ impl Channels {
     /// Queues a message on a channel. Its bytes are copied once.
     ///
     /// # Errors
-    /// - [`ChannelSendError::NoChannel`] when the layout has no such channel, [`ChannelSendError::WrongKind`] when it
-    ///   is one of transfers.
-    /// - [`ChannelSendError::TooLarge`] when the message exceeds the channel's `max_message_bytes`.
-    /// - [`ChannelSendError::Backlogged`] when the queue is full, which [`Channels::remaining`] shows before, or too
-    ///   many receipts are open or not polled.
+    /// - [`SendError::NoChannel`] when the layout has no such channel, [`SendError::WrongKind`] when it is one of
+    ///   transfers.
+    /// - [`SendError::TooLarge`] when the message exceeds the channel's `max_message_bytes`.
+    /// - [`SendError::Backlogged`] when the queue is full, which [`Channels::remaining`] shows before, or too many
+    ///   receipts are open or not polled.
     pub fn send(
         &mut self,
         channel: ChannelId,
         message: &[u8],
         options: SendOptions,
         now: Instant,
-    ) -> Result<(), ChannelSendError> {
+    ) -> Result<(), SendError> {
         self.push(channel, MessageSource::Copied(message), options, now)
     }
 
@@ -143,7 +144,7 @@ impl Channels {
         message: &SharedMessage,
         options: SendOptions,
         now: Instant,
-    ) -> Result<(), ChannelSendError> {
+    ) -> Result<(), SendError> {
         self.push(channel, MessageSource::Shared(message), options, now)
     }
 
@@ -153,16 +154,16 @@ impl Channels {
         message: MessageSource<'_>,
         options: SendOptions,
         now: Instant,
-    ) -> Result<(), ChannelSendError> {
+    ) -> Result<(), SendError> {
         // The checks need no state and come first.
-        let missing = ChannelSendError::NoChannel { channel, channels: self.table.len() };
+        let missing = SendError::NoChannel { channel, channels: self.table.len() };
         let config = self.layout.channel(channel).ok_or(missing)?;
         if config.kind == Kind::Transfers {
-            return Err(ChannelSendError::WrongKind);
+            return Err(SendError::WrongKind);
         }
         let (bytes, limit) = (message.len(), config.max_message_bytes as usize);
         if bytes > limit {
-            return Err(ChannelSendError::TooLarge { channel, bytes, limit });
+            return Err(SendError::TooLarge { channel: Some(channel), bytes, limit });
         }
         // The deadline becomes absolute here: time in the queue counts.
         let deadline = options.deadline.or(config.deadline).map_or(Instant::NEVER, |after| now.after(after));
@@ -178,7 +179,7 @@ impl Channels {
         };
         let Some(superseded) = queued else {
             state.stats.backlogged += 1;
-            return Err(ChannelSendError::Backlogged);
+            return Err(SendError::Backlogged);
         };
         state.stats.sent += 1;
         state.stats.superseded += superseded;
@@ -188,19 +189,19 @@ impl Channels {
     /// Queues a transfer. `label` describes it to the peer's application. [`Channels::poll_event`] reports its outcome.
     ///
     /// # Errors
-    /// - [`ChannelSendError::NoChannel`] when the layout has no such channel, [`ChannelSendError::WrongKind`] when it
-    ///   is one of messages.
-    /// - [`ChannelSendError::Backlogged`] when `max_waiting` transfers wait.
+    /// - [`SendError::NoChannel`] when the layout has no such channel, [`SendError::WrongKind`] when it is one of
+    ///   messages.
+    /// - [`SendError::Backlogged`] when `max_waiting` transfers wait.
     pub fn send_transfer(
         &mut self,
         channel: ChannelId,
         transfer: Transfer,
         label: u64,
-    ) -> Result<TransferId, ChannelSendError> {
+    ) -> Result<TransferId, SendError> {
         let channels = self.layout.channels().len();
-        self.layout.channel(channel).ok_or(ChannelSendError::NoChannel { channel, channels })?;
-        let transfers = self.transfers_mut(channel).ok_or(ChannelSendError::WrongKind)?;
-        transfers.begin(transfer, label).map_err(|_| ChannelSendError::Backlogged)
+        self.layout.channel(channel).ok_or(SendError::NoChannel { channel, channels })?;
+        let transfers = self.transfers_mut(channel).ok_or(SendError::WrongKind)?;
+        transfers.begin(transfer, label).map_err(|_| SendError::Backlogged)
     }
 
     /// Returns the transfers of a channel, for their progress. `None` if there were none yet.

@@ -7,7 +7,7 @@ use sha2::{Digest, Sha256};
 
 use super::transfer::{TransferConfig, TransferConfigError};
 use crate::channel::wire::pieces::{MAX_PIECES, PIECE_BYTES};
-use slipgate_netcode::slab::SlabIndex;
+pub use crate::channel_id::ChannelId;
 
 /// The maximum bytes of any message. Larger data is sent as a transfer.
 pub const MAX_MESSAGE_BYTES: u32 = MAX_PIECES as u32 * PIECE_BYTES as u32;
@@ -21,23 +21,6 @@ pub const MAX_NAME_BYTES: usize = 64;
 /// The default deadline of messages that are not retransmitted. The source calls conditions beyond 250 ms bad (Fiedler,
 /// "Reliability, Ordering and Congestion Avoidance over UDP").
 const DEFAULT_DEADLINE: Duration = Duration::from_millis(250);
-
-/// A channel: its index in the layout, 0 to 61.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
-pub struct ChannelId(pub u8);
-
-impl SlabIndex for ChannelId {
-    #[inline]
-    fn from_usize(index: usize) -> Self {
-        // A layout has at most 62 channels.
-        Self(index as u8)
-    }
-
-    #[inline]
-    fn to_usize(self) -> usize {
-        self.0.into()
-    }
-}
 
 /// The delivery guarantee of a channel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]

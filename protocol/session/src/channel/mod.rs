@@ -44,7 +44,7 @@ pub use self::config::{
 };
 pub use self::events::{ChannelEvent, DeliveryStatus, ReceivedMessage};
 pub use self::layout::{Channel, Layout, LayoutBuilder, LayoutError, LayoutHash, MAX_CHANNELS};
-pub use self::options::{ChannelSendError, Remaining, SendOptions};
+pub use self::options::{Remaining, SendOptions};
 pub use self::scheduling::scheduler::STARVED_AFTER;
 pub(crate) use self::scheduling::send_budget::MAX_RESERVE_BYTES;
 pub use self::scheduling::send_budget::{PendingDemand, SendBudget};

@@ -1,9 +1,6 @@
-//! The options of a message, the errors of sending, and the remaining room of a queue.
+//! The options of a message, and the remaining room of a queue.
 
-use core::fmt;
 use core::time::Duration;
-
-use super::ChannelId;
 
 /// Options of one message: by default without key and receipt, with the channel's deadline.
 ///
@@ -53,51 +50,6 @@ impl SendOptions {
         Self { receipt: Some(tag), ..self }
     }
 }
-
-/// Why a message was not queued. Nothing has changed, and the connection continues.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-#[non_exhaustive]
-pub enum ChannelSendError {
-    /// The channel's queue is full, or the message requests a receipt and
-    /// [`MAX_RECEIPTS`](super::MAX_RECEIPTS) are open or not polled. [`Remaining`] distinguishes the two.
-    Backlogged,
-    /// The message is larger than the channel's
-    /// [`max_message_bytes`](super::ChannelConfig::max_message_bytes).
-    TooLarge {
-        /// The channel.
-        channel: ChannelId,
-        /// The bytes of the message.
-        bytes: usize,
-        /// The channel's `max_message_bytes`.
-        limit: usize,
-    },
-    /// The layout has no such channel.
-    NoChannel {
-        /// The channel that was asked for.
-        channel: ChannelId,
-        /// The number of channels of the layout. Their ids start with 0.
-        channels: usize,
-    },
-    /// A message was sent on a channel of transfers, or a transfer on a channel of messages.
-    WrongKind,
-}
-
-impl fmt::Display for ChannelSendError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Backlogged => f.write_str("the channel's queue is full, or too many receipts are open"),
-            Self::TooLarge { channel, bytes, limit } => {
-                write!(f, "channel {}: {bytes} bytes exceed max_message_bytes, which is {limit}", channel.0)
-            }
-            Self::NoChannel { channel, channels } => {
-                write!(f, "there is no channel {}: the layout has {channels} channels, from id 0", channel.0)
-            }
-            Self::WrongKind => f.write_str("the channel is of another kind"),
-        }
-    }
-}
-
-impl core::error::Error for ChannelSendError {}
 
 /// The remaining capacity of a channel's queue for messages without keys, and of its connection for receipts.
 ///

@@ -6,6 +6,7 @@ use std::vec;
 use std::vec::Vec;
 
 use super::*;
+use crate::send_error::SendError;
 use crate::wire::reliable::Sequence;
 use slipgate_netcode::time::Instant;
 
@@ -248,12 +249,12 @@ fn newer_message_takes_the_room_of_the_one_it_replaces() {
         }
         let (lost, _) = one.packet(1150).unwrap();
         assert_eq!(one.channels.remaining(C).messages, 0);
-        assert_eq!(send(&mut one, None, b"no room"), Err(ChannelSendError::Backlogged));
-        assert_eq!(send(&mut one, Some(9), b"another key"), Err(ChannelSendError::Backlogged));
-        assert_eq!(send(&mut one, Some(2), &[7; 251]), Err(ChannelSendError::Backlogged), "it has not the bytes");
+        assert_eq!(send(&mut one, None, b"no room"), Err(SendError::Backlogged));
+        assert_eq!(send(&mut one, Some(9), b"another key"), Err(SendError::Backlogged));
+        assert_eq!(send(&mut one, Some(2), &[7; 251]), Err(SendError::Backlogged), "it has not the bytes");
         assert_eq!(send(&mut one, Some(2), &[7; 250]), Ok(()));
         assert_eq!(send(&mut one, Some(2), &[8; 200]), Ok(()), "it replaces the waiting one");
-        assert_eq!(send(&mut one, None, b"no room"), Err(ChannelSendError::Backlogged));
+        assert_eq!(send(&mut one, None, b"no room"), Err(SendError::Backlogged));
         assert_eq!(one.channels.remaining(C), Remaining { bytes: 50, messages: 0, receipts: 4096 - 6 });
         // The receiver's window is full: only the withdrawal of the third message fits.
         let (_, withdrawal) = one.packet(1150).unwrap();
@@ -443,14 +444,14 @@ fn wrong_kind_and_missing_channel_are_refused() {
     let transfer = || transfer::Transfer::new([1; 10].as_slice()).unwrap();
     let now = one.now;
     let options = SendOptions::default();
-    let missing = ChannelSendError::NoChannel { channel: ChannelId(2), channels: 2 };
-    assert_eq!(one.channels.send(ChannelId(1), b"no transfer", options, now), Err(ChannelSendError::WrongKind));
+    let missing = SendError::NoChannel { channel: ChannelId(2), channels: 2 };
+    assert_eq!(one.channels.send(ChannelId(1), b"no transfer", options, now), Err(SendError::WrongKind));
     assert_eq!(one.channels.send(ChannelId(2), b"nowhere", options, now), Err(missing));
     assert_eq!(
         one.channels.send(C, &[0; 16_385], options, now),
-        Err(ChannelSendError::TooLarge { channel: C, bytes: 16_385, limit: 16_384 })
+        Err(SendError::TooLarge { channel: Some(C), bytes: 16_385, limit: 16_384 })
     );
-    assert_eq!(one.channels.send_transfer(C, transfer(), 0), Err(ChannelSendError::WrongKind));
+    assert_eq!(one.channels.send_transfer(C, transfer(), 0), Err(SendError::WrongKind));
     assert_eq!(one.channels.send_transfer(ChannelId(2), transfer(), 0), Err(missing));
     assert_eq!(
         (one.channels.remaining(ChannelId(1)), one.channels.remaining(ChannelId(2))),
@@ -467,12 +468,12 @@ fn full_queue_refuses_and_remaining_shows_it_before() {
             |one: &mut End, bytes: usize| one.channels.send(C, &message(0, bytes), SendOptions::default(), one.now);
         assert_eq!(send(&mut one, 2000), Ok(()));
         assert_eq!(one.channels.remaining(C), Remaining { bytes: 1000, messages: 4, receipts: 4096 });
-        assert_eq!(send(&mut one, 1001), Err(ChannelSendError::Backlogged));
+        assert_eq!(send(&mut one, 1001), Err(SendError::Backlogged));
         assert_eq!(send(&mut one, 1000), Ok(()));
         for _ in 0..3 {
             assert_eq!(send(&mut one, 0), Ok(()));
         }
-        assert_eq!(send(&mut one, 0), Err(ChannelSendError::Backlogged));
+        assert_eq!(send(&mut one, 0), Err(SendError::Backlogged));
         let packets = one.packets(1180);
         let free = if kind.is_reliable() { 0 } else { 3000 };
         assert_eq!(one.channels.remaining(C).bytes, free, "{kind:?}: what is under way counts if it may come back");
@@ -739,7 +740,7 @@ fn shared_message_is_queued_by_reference_and_counts_in_full() {
         let shared = SharedMessage::from(Arc::clone(&bytes));
         let send = |one: &mut End| one.channels.send_shared(C, &shared, SendOptions::default(), one.now);
         assert_eq!([send(&mut one), send(&mut one)], [Ok(()); 2]);
-        assert_eq!(send(&mut one), Err(ChannelSendError::Backlogged), "{kind:?}");
+        assert_eq!(send(&mut one), Err(SendError::Backlogged), "{kind:?}");
         assert_eq!((one.channels.remaining(C).bytes, one.channels.memory_bytes()), (2000, 0), "{kind:?}");
         assert_eq!(Arc::strong_count(&bytes), 4, "one for each queued reference");
         let packets = one.packets(1190);

@@ -359,7 +359,7 @@ impl SessionClient {
         let Some(ClientProtocol::Packets(packets)) = &mut self.protocol else { return Err(SendError::Gone) };
         self.deadline = Instant::default();
         let mut sink = SealingSink::new(&mut self.netcode, now, outbox, &mut self.buf);
-        Ok(packets.send(payload, now, &mut sink)?)
+        packets.send(payload, now, &mut sink)
     }
 
     // Time ----------------------------------------------------------------------------------------------------------

@@ -27,7 +27,6 @@ mod peer_session;
 mod plain_text;
 mod redirect;
 mod reliable_control;
-mod send_error;
 #[cfg(test)]
 mod tests;
 mod traffic;
@@ -42,8 +41,8 @@ pub use self::path::PacketTimes;
 pub use self::path_stats::PathStats;
 pub(crate) use self::peer_session::PeerSession;
 pub use self::plain_text::plain_text;
-pub use self::send_error::SendError;
 pub(crate) use self::traffic::ClientProtocol;
 pub use self::traffic::Traffic;
 pub use self::work_budget::{Delivery, Intake, WorkLimits};
 pub use crate::channel::close_code::CloseCode;
+pub use crate::send_error::SendError;

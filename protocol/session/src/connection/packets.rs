@@ -6,10 +6,10 @@
 use alloc::vec::Vec;
 
 use super::path::ConnectionPath;
-use super::{Budget, ConnectionConfig, ConnectionConfigError, Memory, PathStats};
+use super::{Budget, ConnectionConfig, ConnectionConfigError, Memory, PathStats, SendError};
 use crate::congestion::Demand;
 use crate::reject::Reject;
-use crate::reliability::{PacketEvent, PacketSendError, Sink};
+use crate::reliability::{PacketEvent, Sink};
 use crate::wire::PayloadSpan;
 use crate::wire::reliable::Sequence;
 use slipgate_netcode::time::Instant;
@@ -65,19 +65,14 @@ impl PacketConnection {
     ///
     /// # Errors
     /// `Empty`, `TooLarge`, or `Backlogged` when the path can carry no more now or the sink is full.
-    pub(crate) fn send(
-        &mut self,
-        payload: &[u8],
-        now: Instant,
-        sink: &mut dyn Sink,
-    ) -> Result<Sequence, PacketSendError> {
+    pub(crate) fn send(&mut self, payload: &[u8], now: Instant, sink: &mut dyn Sink) -> Result<Sequence, SendError> {
         let datagrams =
             if payload.len() > self.fragment_above { payload.len().div_ceil(self.fragment_bytes.max(1)) } else { 1 };
         // A fragmented packet leaves as soon as its first datagram may, and later packets wait longer for it. The
         // budget of a slow path never covers all of it at once.
         if self.path.budget(now) < payload.len().min(self.fragment_above) {
             self.path.set_demand(Demand::Unmet);
-            return Err(PacketSendError::Backlogged);
+            return Err(SendError::Backlogged);
         }
         self.path.set_demand(Demand::Met);
         self.path.send_plain(payload, u32::try_from(datagrams).unwrap_or(u32::MAX), now, sink)

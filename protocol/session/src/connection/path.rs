@@ -20,8 +20,9 @@ use crate::congestion::{
 use crate::reject::Reject;
 use crate::reliability::{
     Acceptance, EndpointConfig, EndpointConfigError, EndpointCore, EndpointStats, MemoryBudget, NumberSkips,
-    PacketEvent, PacketEvents, PacketSendError, ParsedPacket, Sink,
+    PacketEvent, PacketEvents, ParsedPacket, Sink,
 };
+use crate::send_error::SendError;
 use crate::wire::PayloadSpan;
 use crate::wire::reliable::{Acks, MAX_HEADER_BYTES, ReliableHeader, Sequence};
 use crate::wire::session_frame::{
@@ -280,7 +281,7 @@ impl ConnectionPath {
         datagrams: u32,
         now: Instant,
         sink: &mut dyn Sink,
-    ) -> Result<Sequence, PacketSendError> {
+    ) -> Result<Sequence, SendError> {
         let (sequence, bytes) = self.endpoint.send(payload, datagrams, now, sink, &mut self.ack_result)?;
         self.congestion.on_sent(bytes, now);
         Ok(sequence)

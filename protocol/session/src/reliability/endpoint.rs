@@ -6,9 +6,10 @@ use super::packet_events::{PacketEvents, PacketOutcomes};
 use super::packet_tracker::{IncomingPacket, PacketTracker};
 use super::reassembly::{FragmentOutcome, Reassembly};
 use super::stats::EndpointStats;
-use super::{Acceptance, PacketEvent, PacketSendError, ReceivedPacket, Sink};
+use super::{Acceptance, PacketEvent, ReceivedPacket, Sink};
 use crate::congestion::SessionPacketKind::{self, AckEliciting, AckOnly};
 use crate::reject::Reject;
+use crate::send_error::SendError;
 use crate::wire::reliable::{Fragment, FragmentLimits, MAX_OVERHEAD_BYTES, ReliableHeader, Sequence, is_fragment};
 use slipgate_netcode::time::Instant;
 use slipgate_netcode::wire::cursor::Writer;
@@ -127,7 +128,7 @@ impl Endpoint {
     /// # Errors
     /// `Empty` if the payload has no bytes, `TooLarge` if it exceeds the limits, `Backlogged` if the sink cannot take
     /// all of its datagrams. Nothing was sent then.
-    pub fn send(&mut self, payload: &[u8], now: Instant, sink: &mut dyn Sink) -> Result<Sequence, PacketSendError> {
+    pub fn send(&mut self, payload: &[u8], now: Instant, sink: &mut dyn Sink) -> Result<Sequence, SendError> {
         self.core.send(payload, 1, now, sink, &mut self.events).map(|(sequence, _)| sequence)
     }
 
@@ -142,7 +143,7 @@ impl Endpoint {
         now: Instant,
         sink: &mut dyn Sink,
         fill: impl FnOnce(&mut [u8]) -> usize,
-    ) -> Result<Sequence, PacketSendError> {
+    ) -> Result<Sequence, SendError> {
         let sent = self.core.send_framed(AckEliciting, now, sink, &mut self.events, |_, buf| fill(buf));
         sent.map(|(sequence, _)| sequence)
     }
@@ -270,20 +271,20 @@ impl EndpointCore {
         now: Instant,
         sink: &mut dyn Sink,
         outcomes: &mut impl PacketOutcomes,
-    ) -> Result<(Sequence, u32), PacketSendError> {
+    ) -> Result<(Sequence, u32), SendError> {
         let header = self.write_packet(payload, sink)?;
         let bytes = self.tracker.on_packet_sent(header, AckEliciting, payload.len(), datagrams, now, outcomes);
         Ok((header.sequence, bytes))
     }
 
     /// Writes a packet into the sink, in fragments if it is large.
-    fn write_packet(&mut self, payload: &[u8], sink: &mut dyn Sink) -> Result<ReliableHeader, PacketSendError> {
+    fn write_packet(&mut self, payload: &[u8], sink: &mut dyn Sink) -> Result<ReliableHeader, SendError> {
         if payload.is_empty() {
-            return Err(PacketSendError::Empty);
+            return Err(SendError::Empty);
         }
         if payload.len() > self.limits.packet_bytes {
             self.tracker.counters.too_large_to_send += 1;
-            return Err(PacketSendError::TooLarge { bytes: payload.len(), limit: self.limits.packet_bytes });
+            return Err(SendError::TooLarge { channel: None, bytes: payload.len(), limit: self.limits.packet_bytes });
         }
         // No sequence number is used before the datagrams are written: a refused packet leaves no gap.
         let header = self.tracker.next_header();
@@ -299,22 +300,17 @@ impl EndpointCore {
     }
 
     /// Writes all fragments of a packet, or none.
-    fn send_fragments(
-        &mut self,
-        header: ReliableHeader,
-        payload: &[u8],
-        sink: &mut dyn Sink,
-    ) -> Result<(), PacketSendError> {
+    fn send_fragments(&mut self, header: ReliableHeader, payload: &[u8], sink: &mut dyn Sink) -> Result<(), SendError> {
         let parts = payload.chunks(self.limits.fragments.fragment_bytes);
         let count = u16::try_from(parts.len()).unwrap_or(u16::MAX);
         if count > self.limits.fragments.max_fragments {
             self.tracker.counters.too_large_to_send += 1;
             let limit = self.limits.fragments.fragment_bytes * usize::from(self.limits.fragments.max_fragments);
-            return Err(PacketSendError::TooLarge { bytes: payload.len(), limit });
+            return Err(SendError::TooLarge { channel: None, bytes: payload.len(), limit });
         }
         // Ask for all datagrams first: half a packet would waste the half that was sent.
         if sink.remaining() < usize::from(count) {
-            return Err(PacketSendError::Backlogged);
+            return Err(SendError::Backlogged);
         }
         for (id, data) in (0_u8..=u8::MAX).zip(parts) {
             let embedded = (id == 0).then_some(header);
@@ -340,11 +336,11 @@ impl EndpointCore {
         sink: &mut dyn Sink,
         outcomes: &mut impl PacketOutcomes,
         fill: impl FnOnce(&ReliableHeader, &mut [u8]) -> usize,
-    ) -> Result<(Sequence, u32), PacketSendError> {
+    ) -> Result<(Sequence, u32), SendError> {
         let header = self.tracker.next_header();
-        let buf = sink.next_buf().ok_or(PacketSendError::Backlogged)?;
+        let buf = sink.next_buf().ok_or(SendError::Backlogged)?;
         // A buffer without room for the header and one byte can carry no payload at all.
-        let no_room = PacketSendError::TooLarge { bytes: 1, limit: 0 };
+        let no_room = SendError::TooLarge { channel: None, bytes: 1, limit: 0 };
         let mut writer = Writer::new(buf);
         header.emit(&mut writer);
         let start = writer.written().ok_or(no_room)?;
@@ -354,7 +350,7 @@ impl EndpointCore {
         debug_assert!(bytes <= max_bytes, "fill reported more bytes than the buffer holds");
         let bytes = bytes.min(max_bytes);
         if bytes == 0 {
-            return Err(PacketSendError::Empty);
+            return Err(SendError::Empty);
         }
         sink.commit(start + bytes);
         let path_bytes = self.tracker.on_packet_sent(header, kind, bytes, 1, now, outcomes);
@@ -394,12 +390,12 @@ fn write_datagram(
     payload_bytes: usize,
     sink: &mut dyn Sink,
     emit: impl FnOnce(&mut Writer<'_>),
-) -> Result<(), PacketSendError> {
-    let buf = sink.next_buf().ok_or(PacketSendError::Backlogged)?;
+) -> Result<(), SendError> {
+    let buf = sink.next_buf().ok_or(SendError::Backlogged)?;
     let limit = buf.len();
     let mut writer = Writer::new(buf);
     emit(&mut writer);
-    let written = writer.written().ok_or(PacketSendError::TooLarge { bytes: payload_bytes, limit })?;
+    let written = writer.written().ok_or(SendError::TooLarge { channel: None, bytes: payload_bytes, limit })?;
     sink.commit(written);
     Ok(())
 }

@@ -112,34 +112,3 @@ pub enum PacketEvent {
         sequence: Sequence,
     },
 }
-
-/// Why a packet was not sent. No sequence number was used.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-#[non_exhaustive]
-pub enum PacketSendError {
-    /// The payload is empty. The endpoint itself sends packets without payload, for acknowledgements.
-    Empty,
-    /// The payload is larger than a packet of this endpoint, or than the buffer of the sink.
-    TooLarge {
-        /// The bytes of the payload.
-        bytes: usize,
-        /// The bytes that a packet of this endpoint, or the buffer of the sink, can have.
-        limit: usize,
-    },
-    /// No more datagrams can be sent in this turn.
-    Backlogged,
-}
-
-impl fmt::Display for PacketSendError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty => f.write_str("a packet has at least 1 byte of payload"),
-            Self::TooLarge { bytes, limit } => {
-                write!(f, "the payload has {bytes} bytes, and a packet of this endpoint at most {limit}")
-            }
-            Self::Backlogged => f.write_str("no more datagrams can leave in this turn"),
-        }
-    }
-}
-
-impl core::error::Error for PacketSendError {}

@@ -71,7 +71,7 @@ impl SessionServer {
         session.totals.on_sent(sink.sent_packets, sink.sent_bytes);
         uplink.spend(client.slot(), 0, sink.sent_bytes);
         self.wake(client.slot());
-        Ok(sent?)
+        sent
     }
 
     /// Queues a message on a channel of all connected clients but `except`. The bytes are stored once for all of them.

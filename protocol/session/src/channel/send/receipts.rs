@@ -11,7 +11,7 @@ use crate::channel::slab::{EntrySlab, entry_index};
 
 /// The maximum number of receipts of a connection that are open or not polled: half the number of frames in flight that
 /// are remembered. A further message that requests one is refused as
-/// [`Backlogged`](crate::channel::ChannelSendError::Backlogged).
+/// [`Backlogged`](crate::connection::SendError::Backlogged).
 pub const MAX_RECEIPTS: u16 = 4096;
 /// The maximum number of lost messages that wait for a late acknowledgement. Further ones never report
 /// [`DeliveryStatus::ArrivedLate`], which bounds the memory on a path that loses everything.

@@ -196,13 +196,13 @@ fn unpolled_receipts_are_bounded_and_affect_no_other_message() {
             one.packets(1180).into_iter().for_each(|(sequence, _)| one.channels.on_acked(sequence));
         }
     }
-    assert_eq!(send(&mut one, 0, Some(0)), Err(ChannelSendError::Backlogged));
+    assert_eq!(send(&mut one, 0, Some(0)), Err(SendError::Backlogged));
     let free = one.channels.remaining(C);
     assert!(free.receipts == 0 && free.messages > 0 && free.bytes > 0, "{free:?}");
     assert_eq!(one.channels.stats(C).unwrap().backlogged, 1);
     assert_eq!(send(&mut one, 0, None), Ok(()));
     assert!(one.channels.poll_event().is_some());
-    assert_eq!((send(&mut one, 0, Some(0)), send(&mut one, 0, Some(0))), (Ok(()), Err(ChannelSendError::Backlogged)));
+    assert_eq!((send(&mut one, 0, Some(0)), send(&mut one, 0, Some(0))), (Ok(()), Err(SendError::Backlogged)));
     one.packets(1180).into_iter().for_each(|(sequence, _)| one.channels.on_lost(sequence));
     assert_eq!(one.reported().len(), usize::from(MAX_RECEIPTS), "none was forgotten");
 }

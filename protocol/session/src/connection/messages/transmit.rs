@@ -28,7 +28,7 @@ impl Connection {
             return Err(SendError::Gone);
         }
         self.queued_at = now;
-        Ok(self.channels.send(channel, message, options, now)?)
+        self.channels.send(channel, message, options, now)
     }
 
     /// Queues a message on a channel by reference to its shared bytes, which are not copied.
@@ -46,7 +46,7 @@ impl Connection {
             return Err(SendError::Gone);
         }
         self.queued_at = now;
-        Ok(self.channels.send_shared(channel, message, options, now)?)
+        self.channels.send_shared(channel, message, options, now)
     }
 
     /// Sends the messages that the path carries now, and the acknowledgements that are due.

@@ -2,8 +2,7 @@
 
 use core::fmt;
 
-use crate::channel::{ChannelId, ChannelSendError};
-use crate::reliability::PacketSendError;
+use crate::channel_id::ChannelId;
 use slipgate_netcode::PayloadError;
 use slipgate_netcode::wire::MAX_PAYLOAD_BYTES;
 
@@ -25,7 +24,8 @@ pub enum SendError {
         /// The limit.
         limit: usize,
     },
-    /// The channel's queue is full, or no more can leave in this turn: try again later, or drop the message.
+    /// The channel's queue is full, the message requests a receipt and [`MAX_RECEIPTS`](crate::channel::MAX_RECEIPTS)
+    /// are open or not polled, or no more can leave in this turn: try again later, or drop the message.
     Backlogged,
     /// The layout has no such channel.
     NoChannel {
@@ -36,7 +36,8 @@ pub enum SendError {
     },
     /// A message was given to a channel of transfers, or a transfer to a channel of messages.
     WrongKind,
-    /// The connection carries another [`Traffic`](super::Traffic): payloads, packets, or messages on channels.
+    /// The connection carries another [`Traffic`](crate::connection::Traffic): payloads, packets, or messages on
+    /// channels.
     WrongTraffic,
 }
 
@@ -44,7 +45,8 @@ impl fmt::Display for SendError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::TooLarge { channel: Some(channel), bytes, limit } => {
-                return ChannelSendError::TooLarge { channel: *channel, bytes: *bytes, limit: *limit }.fmt(f);
+                let channel = channel.0;
+                return write!(f, "channel {channel}: {bytes} bytes exceed max_message_bytes, which is {limit}");
             }
             Self::TooLarge { channel: None, bytes, limit } => {
                 return write!(f, "{bytes} bytes exceed the limit of {limit}");
@@ -76,29 +78,6 @@ impl From<PayloadError> for SendError {
     }
 }
 
-impl From<PacketSendError> for SendError {
-    fn from(error: PacketSendError) -> Self {
-        match error {
-            PacketSendError::Empty => Self::Empty,
-            PacketSendError::TooLarge { bytes, limit } => Self::TooLarge { channel: None, bytes, limit },
-            PacketSendError::Backlogged => Self::Backlogged,
-        }
-    }
-}
-
-impl From<ChannelSendError> for SendError {
-    fn from(error: ChannelSendError) -> Self {
-        match error {
-            ChannelSendError::Backlogged => Self::Backlogged,
-            ChannelSendError::TooLarge { channel, bytes, limit } => {
-                Self::TooLarge { channel: Some(channel), bytes, limit }
-            }
-            ChannelSendError::NoChannel { channel, channels } => Self::NoChannel { channel, channels },
-            ChannelSendError::WrongKind => Self::WrongKind,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -106,14 +85,10 @@ mod tests {
 
     #[test]
     fn errors_show_the_size_the_limit_and_the_channel() {
-        let too_large = ChannelSendError::TooLarge { channel: ChannelId(5), bytes: 20_000, limit: 16_384 };
-        let no_channel = ChannelSendError::NoChannel { channel: ChannelId(9), channels: 2 };
-        for text in [too_large.to_string(), SendError::from(too_large).to_string()] {
-            assert!(["channel 5", "20000", "16384"].iter().all(|part| text.contains(part)), "{text}");
-        }
-        for text in [no_channel.to_string(), SendError::from(no_channel).to_string()] {
-            assert!(text.contains("channel 9") && text.contains("2 channels"), "{text}");
-        }
+        let too_large = SendError::TooLarge { channel: Some(ChannelId(5)), bytes: 20_000, limit: 16_384 }.to_string();
+        assert!(["channel 5", "20000", "16384"].iter().all(|part| too_large.contains(part)), "{too_large}");
+        let no_channel = SendError::NoChannel { channel: ChannelId(9), channels: 2 }.to_string();
+        assert!(no_channel.contains("channel 9") && no_channel.contains("2 channels"), "{no_channel}");
         let payload = SendError::from(PayloadError::TooLarge { bytes: 1201 });
         assert_eq!(payload.to_string(), "1201 bytes exceed the limit of 1200");
     }
