@@ -46,8 +46,6 @@ pub const MAX_TRANSFER_BYTES: u32 = 64 << 20;
 pub const MIN_SLICE_BYTES: u16 = 128;
 /// The maximum bytes of a slice (§4.1): with its header it fits into the largest packet.
 pub const MAX_SLICE_BYTES: u16 = 1152;
-/// A buffer of this size holds every frame but a slice (§4.2): a `Begin` takes 49 bytes.
-pub const MIN_BUF_BYTES: usize = 64;
 
 /// The number of a transfer, assigned by its sender. Each direction has its own numbers. 0 follows 65,535.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Default)]
