@@ -51,8 +51,6 @@ pub struct EndpointConfig {
     /// When an ack-only packet is sent. `None` sends none, as the reference: there the application must send often
     /// enough.
     pub acks: Option<AckPolicy>,
-    /// When a packet counts as lost.
-    pub loss: LossDeadline,
     /// The number of samples from which the minimum, maximum and jitter of the round-trip time are taken; 512 as in
     /// the reference, 4 bytes each, allocated with the first sample.
     pub rtt_history: u16,
@@ -78,17 +76,6 @@ impl Default for AckPolicy {
     }
 }
 
-/// When a packet that was not acknowledged counts as lost.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum LossDeadline {
-    /// After one second, [`constants::LOST_AFTER`].
-    #[default]
-    Fixed,
-    /// After one second, or later if the measured round-trip time is longer: for paths slower than a second, on which
-    /// `Fixed` would declare every packet lost.
-    AtLeastRtt,
-}
-
 impl Default for EndpointConfig {
     fn default() -> Self {
         Self {
@@ -104,7 +91,6 @@ impl Default for EndpointConfig {
             // The sender declares the packet lost by then, so a later fragment cannot complete anything of use.
             reassembly_lifetime: constants::LOST_AFTER,
             acks: Some(AckPolicy::default()),
-            loss: LossDeadline::Fixed,
             rtt_history: 512,
             lower_layer_bytes: 28,
         }

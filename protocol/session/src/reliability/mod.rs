@@ -40,9 +40,7 @@ mod traffic_meter;
 use core::fmt;
 use core::time::Duration;
 
-pub use self::config::{
-    AckPolicy, DEFAULT_ACK_AFTER, DEFAULT_ACK_AFTER_PACKETS, EndpointConfig, EndpointConfigError, LossDeadline,
-};
+pub use self::config::{AckPolicy, DEFAULT_ACK_AFTER, DEFAULT_ACK_AFTER_PACKETS, EndpointConfig, EndpointConfigError};
 pub use self::endpoint::Endpoint;
 pub(crate) use self::endpoint::{EndpointCore, ParsedPacket};
 pub use self::fragment_pool::MemoryBudget;

@@ -1,22 +1,22 @@
 //! The windows, packet events and statistics of an endpoint: everything but fragments.
 
-use core::time::Duration;
-
 use super::NumberSkips;
-use super::config::{AckPolicy, DEFAULT_ACK_AFTER, EndpointConfig, LossDeadline};
+use super::config::{AckPolicy, EndpointConfig};
 use super::packet_events::PacketOutcomes;
 use super::receive_window::ReceiveWindow;
 use super::rtt::Rtt;
 use super::stats::{EndpointCounters, EndpointStats};
 use super::traffic_meter::{TrafficMeter, TrafficRates};
 use super::{Acceptance, ReceivedPacket, constants};
-use crate::congestion::{AckFaults, ArrivalOrder, LossDelays, NewlyAcked, SentPackets, SessionPacketKind};
+use crate::congestion::{AckFaults, ArrivalOrder, LossDelays, SentPackets, SessionPacketKind};
 use crate::reject::{Reject, Rejects};
 use crate::wire::reliable::{ACKS_PER_HEADER, Acks, MAX_HEADER_BYTES, ReliableHeader, Sequence};
 use slipgate_netcode::time::Instant;
 
 /// Bytes of extended acknowledgements that are read at most: with the 32 of the header they cover 1,056 packets.
 const MAX_EXTENDED_BYTES: usize = 128;
+/// The delays of endpoints without congestion control, which wait for each packet alike.
+const FIXED_LOSS_DELAYS: LossDelays = LossDelays::fixed(constants::LOST_AFTER);
 
 /// A complete packet: from one datagram, or reassembled from fragments.
 #[derive(Clone, Copy)]
@@ -27,7 +27,6 @@ pub(super) struct IncomingPacket<'a> {
 
 /// Tracks which packets were sent and received, and measures the path.
 pub(crate) struct PacketTracker {
-    loss: LossDeadline,
     policy: Option<AckPolicy>,
     /// Bytes that each datagram costs below this layer.
     lower_layer_bytes: u32,
@@ -50,7 +49,6 @@ pub(crate) struct PacketTracker {
 impl PacketTracker {
     pub(super) fn new(config: &EndpointConfig) -> Self {
         Self {
-            loss: config.loss,
             policy: config.acks,
             lower_layer_bytes: config.lower_layer_bytes,
             overhead: None,
@@ -215,9 +213,12 @@ impl PacketTracker {
 
     /// Processes acknowledgements: bit i of `bits` stands for packet `ack` - i.
     fn on_acks(&mut self, ack: Sequence, bits: u64, now: Instant, outcomes: &mut impl PacketOutcomes) -> AckFaults {
-        let Self { sent, rtt, meter, counters, loss, arrival_order, .. } = self;
+        let Self { sent, rtt, meter, counters, arrival_order, .. } = self;
         sent.on_acks(ack, bits, *arrival_order, |acked| {
-            if acked.packet.sequence == ack && is_rtt_sample(acked, *loss) {
+            // DECISION: only the newest packet of a header gives a sample of the round-trip time. The ones before it
+            // waited at the peer, for up to 16 packets of a one-sided stream, or for the next header after a lost one
+            // (RFC 9002, section 5.1, has the same rule). A packet that counted as lost gives none, as in the article.
+            if acked.packet.sequence == ack && !acked.late {
                 rtt.sample(now.since(acked.packet.sent_at));
             }
             meter.on_acked(acked, now);
@@ -238,7 +239,7 @@ impl PacketTracker {
     /// Declares packets lost that were not acknowledged in time, for endpoints without congestion control.
     pub(super) fn tick(&mut self, now: Instant, outcomes: &mut impl PacketOutcomes) {
         if self.sent.has_packets_in_flight() {
-            self.detect_lost(self.fixed_loss_delays(), now, outcomes);
+            self.detect_lost(FIXED_LOSS_DELAYS, now, outcomes);
         }
     }
 
@@ -259,22 +260,7 @@ impl PacketTracker {
 
     /// Returns when [`PacketTracker::tick`] declares the next packet lost.
     pub(super) fn loss_deadline(&self) -> Option<Instant> {
-        self.sent.loss_deadline(self.fixed_loss_delays())
-    }
-
-    /// Returns the delays of endpoints without congestion control, which wait for each packet alike.
-    fn fixed_loss_delays(&self) -> LossDelays {
-        LossDelays::fixed(self.lost_report_delay())
-    }
-
-    fn lost_report_delay(&self) -> Duration {
-        let bound = match self.loss {
-            // The peer may hold an acknowledgement for as long as its policy allows, which the round trip does not
-            // contain.
-            LossDeadline::Fixed => None,
-            LossDeadline::AtLeastRtt => self.rtt.bound().map(|bound| bound + DEFAULT_ACK_AFTER),
-        };
-        bound.map_or(constants::LOST_AFTER, |bound| bound.max(constants::LOST_AFTER))
+        self.sent.loss_deadline(FIXED_LOSS_DELAYS)
     }
 
     // Queries -------------------------------------------------------------------------------------------------------
@@ -293,16 +279,6 @@ impl PacketTracker {
     fn with_lower_layers(&self, bytes: usize) -> u32 {
         saturated(bytes).saturating_add(self.lower_layer_bytes)
     }
-}
-
-/// Returns whether the acknowledgement of the newest packet of a header is a sample of the round-trip time.
-///
-/// DECISION: only the newest packet of a header gives a sample. The ones before it waited at the peer, for up to 16
-/// packets of a one-sided stream, or for the next header after a lost one (RFC 9002, section 5.1, has the same rule). A
-/// packet that counted as lost gives none, as in the article, unless the deadline follows the round-trip time: a path
-/// slower than one second would never give a sample.
-fn is_rtt_sample(acked: &NewlyAcked, loss: LossDeadline) -> bool {
-    !acked.late || loss == LossDeadline::AtLeastRtt
 }
 
 fn saturated(bytes: usize) -> u32 {

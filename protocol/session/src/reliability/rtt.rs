@@ -5,26 +5,21 @@ use core::time::Duration;
 
 use super::stats::{Jitter, RttStats};
 
-/// The weight of a sample in the variation (RFC 6298, section 2.3).
-const VARIATION_SMOOTHING: f64 = 0.25;
-/// Variations above the smoothed value that a round trip may take (RFC 6298, section 2.3).
-const VARIATIONS: f64 = 4.0;
 /// Two values nearer to each other than this, in milliseconds, count as equal (§2.5).
 const SAME: f64 = 0.00001;
 
 /// The estimate of the round-trip time. A sample costs a few additions.
 pub(super) struct Rtt {
     smoothing: f64,
-    /// Milliseconds, like `variation`.
+    /// Milliseconds.
     smoothed: f64,
-    variation: f64,
     latest: Duration,
     history: RttHistory,
 }
 
 impl Rtt {
     pub(super) fn new(smoothing: f64, samples: u16) -> Self {
-        Self { smoothing, smoothed: 0.0, variation: 0.0, latest: Duration::ZERO, history: RttHistory::new(samples) }
+        Self { smoothing, smoothed: 0.0, latest: Duration::ZERO, history: RttHistory::new(samples) }
     }
 
     #[inline]
@@ -32,22 +27,11 @@ impl Rtt {
         // Signed, because x86 converts only signed integers in one instruction.
         let millis = rtt.as_nanos() as i64 as f64 / 1e6;
         let off = millis - self.smoothed;
-        if self.history.samples.is_empty() {
-            (self.smoothed, self.variation) = (millis, millis / 2.0);
-        } else {
-            self.variation += (off.abs() - self.variation) * VARIATION_SMOOTHING;
-            // An average of zero means that there is none (§2.5).
-            let is_start = self.smoothed <= 0.0 || off.abs() < SAME;
-            self.smoothed = if is_start { millis } else { self.smoothed + off * self.smoothing };
-        }
+        // An average of zero means that there is none (§2.5).
+        let is_start = self.smoothed <= 0.0 || off.abs() < SAME;
+        self.smoothed = if is_start { millis } else { self.smoothed + off * self.smoothing };
         self.latest = rtt;
         self.history.add(rtt);
-    }
-
-    /// Returns the longest round trip that is still ordinary (RFC 6298, section 2), or `None` before the first
-    /// sample.
-    pub(super) fn bound(&self) -> Option<Duration> {
-        (!self.history.samples.is_empty()).then(|| millis(self.smoothed + VARIATIONS * self.variation))
     }
 
     /// Returns the statistics. It scans the history, which takes some hundred nanoseconds.
@@ -57,7 +41,6 @@ impl Rtt {
         Some(RttStats {
             latest: self.latest,
             smoothed: millis(self.smoothed),
-            variation: millis(self.variation),
             min,
             max,
             mean,
@@ -138,24 +121,13 @@ mod tests {
     #[test]
     fn each_sample_moves_the_estimate_by_ten_percent() {
         let mut rtt = Rtt::new(constants::RTT_SMOOTHING, 16);
-        assert_eq!((rtt.stats(), rtt.bound()), (None, None));
+        assert_eq!(rtt.stats(), None);
         for (sample, smoothed) in [(0, 0), (100, 100_000), (200, 110_000), (110, 110_000), (10, 100_000)] {
             rtt.sample(ms(sample));
             let stats = rtt.stats().unwrap();
             assert!(stats.smoothed.abs_diff(Duration::from_micros(smoothed)) < Duration::from_nanos(10), "{sample}");
             assert_eq!(stats.latest, ms(sample));
         }
-    }
-
-    #[test]
-    fn bound_is_four_variations_above_the_estimate() {
-        let mut rtt = Rtt::new(constants::RTT_SMOOTHING, 16);
-        rtt.sample(ms(100));
-        assert_eq!(rtt.bound(), Some(ms(300)), "the first variation is half of the sample");
-        for _ in 0..100 {
-            rtt.sample(ms(100));
-        }
-        assert!(rtt.bound().unwrap() - ms(100) < Duration::from_micros(1));
     }
 
     proptest! {

@@ -35,8 +35,6 @@ pub struct RttStats {
     pub latest: Duration,
     /// The exponentially smoothed moving average (Fiedler, "Reliability, Ordering and Congestion Avoidance over UDP").
     pub smoothed: Duration,
-    /// The smoothed distance of a sample from the average (RFC 6298, section 2).
-    pub variation: Duration,
     /// The smallest of the last samples.
     pub min: Duration,
     /// The largest of the last samples.

@@ -1,3 +1,5 @@
+use core::time::Duration;
+
 use super::super::PacketEvents;
 use super::*;
 use slipgate_netcode::crypto::key::Seed;
