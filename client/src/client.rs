@@ -17,9 +17,10 @@ use slipgate_os::pace::Wait;
 use slipgate_os::turn_watch::TurnWatch;
 use slipgate_session::channel::transfer::{Transfer, TransferId};
 use slipgate_session::channel::{ChannelId, SendOptions};
-use slipgate_session::client::{ClientReceivedDatagram, ClientSessionEvent, ClientSessionMessage, SessionClient};
+use slipgate_session::client::{ClientSessionEvent, SessionClient};
 use slipgate_session::connection::{
-    Budget, CloseCode, CloseReason, Connection, ConnectionConfigError, PathStats, SendError, Traffic,
+    Budget, CloseCode, CloseReason, Connection, ConnectionConfigError, PathStats, ReceivedDatagram, SendError,
+    SessionMessage, Traffic,
 };
 use slipgate_session::wire::reliable::Sequence;
 use slipgate_udp::{ReceiveBatch, SendBatch, Sockets, Wakeup, poll_coalesced};
@@ -456,7 +457,7 @@ impl Client {
         from: Address,
         datagram: &mut [u8],
         scratch: &mut Vec<u8>,
-    ) -> Option<ClientReceivedDatagram> {
+    ) -> Option<ReceivedDatagram> {
         let received = self.core.handle(from, datagram, scratch, self.now.monotonic).ok().flatten();
         if self.core.take_peer_with_channels() {
             warn!("{SERVER_HAS_CHANNELS}");
@@ -464,7 +465,7 @@ impl Client {
         received
     }
 
-    pub(crate) fn may_deliver(&mut self, received: &ClientReceivedDatagram, in_a_row: u32) -> bool {
+    pub(crate) fn may_deliver(&mut self, received: &ReceivedDatagram, in_a_row: u32) -> bool {
         let may_deliver = self.core.may_deliver(received, in_a_row, self.now.monotonic);
         self.has_undelivered = !may_deliver;
         may_deliver
@@ -473,9 +474,9 @@ impl Client {
     pub(crate) fn next(
         &mut self,
         datagram: &[u8],
-        received: &mut ClientReceivedDatagram,
+        received: &mut ReceivedDatagram,
         scratch: &mut Vec<u8>,
-    ) -> Option<ClientSessionMessage> {
+    ) -> Option<SessionMessage> {
         self.core.next_message(datagram, received, scratch, self.now.monotonic)
     }
 }

@@ -6,8 +6,8 @@
 use slipgate_netcode::ids::{ClientIndex, PacketNumber};
 use slipgate_session::channel::transfer::PartialTransfer;
 use slipgate_session::channel::{ChannelEvent, ChannelId};
-use slipgate_session::client::{ClientReceivedDatagram, ClientSessionEvent, ClientSessionMessage};
-use slipgate_session::connection::{CloseReason, PacketTimes};
+use slipgate_session::client::ClientSessionEvent;
+use slipgate_session::connection::{CloseReason, PacketTimes, ReceivedDatagram, SessionMessage};
 use slipgate_session::reliability::PacketEvent;
 use slipgate_session::wire::reliable::Sequence;
 use slipgate_udp::ReceiveBatch;
@@ -114,7 +114,7 @@ pub struct Inbox {
     scratch: Vec<u8>,
     /// The datagram with messages that were not taken, and its index in the batch. One datagram releases thousands of
     /// messages if it closes the gap of a large window, so it may last several turns.
-    current: Option<(usize, ClientReceivedDatagram)>,
+    current: Option<(usize, ReceivedDatagram)>,
     /// The messages of the current datagram that were taken in a row.
     in_a_row: u32,
 }
@@ -122,7 +122,7 @@ pub struct Inbox {
 /// The next event, and the index of its datagram. An event that borrowed it at once would borrow the inbox in the loop.
 enum ClientInboxItem {
     Event(ClientSessionEvent),
-    Message(usize, ClientSessionMessage),
+    Message(usize, SessionMessage),
 }
 
 impl Inbox {
@@ -134,13 +134,13 @@ impl Inbox {
             ClientInboxItem::Message(index, message) => {
                 let datagram = self.batch.bytes(index);
                 match message {
-                    ClientSessionMessage::Payload { sequence, span, times } => {
+                    SessionMessage::Payload { sequence, span, times } => {
                         Event::Payload { sequence, bytes: span.bytes(datagram, &self.scratch), times }
                     }
-                    ClientSessionMessage::Packet { sequence, span, times } => {
+                    SessionMessage::Packet { sequence, span, times } => {
                         Event::Packet { sequence, bytes: span.bytes(datagram, &self.scratch), times }
                     }
-                    ClientSessionMessage::Channel { channel, span, times } => {
+                    SessionMessage::Channel { channel, span, times } => {
                         Event::Message { channel, bytes: span.bytes(datagram, &self.scratch), times }
                     }
                 }

@@ -25,8 +25,8 @@ use slipgate_netcode::wire::{
 };
 use slipgate_session::channel::transfer::{Transfer, TransferConfig};
 use slipgate_session::channel::{ChannelConfig, ChannelId, Kind, Layout, SendOptions};
-use slipgate_session::client::{ClientSessionEvent, ClientSessionMessage, SessionClient};
-use slipgate_session::connection::{CloseReason, ConnectionConfig, Traffic};
+use slipgate_session::client::{ClientSessionEvent, SessionClient};
+use slipgate_session::connection::{CloseReason, ConnectionConfig, SessionMessage, Traffic};
 use slipgate_session::wire::reliable::{Acks, ReliableHeader, Sequence};
 use slipgate_session::wire::session_frame::{SessionFrame, Timestamp};
 
@@ -332,7 +332,7 @@ impl World {
         let received = self.client.handle(from, &mut datagram, &mut scratch, now);
         if let Ok(Some(mut received)) = received {
             while let Some(message) = self.client.next_message(&datagram, &mut received, &mut scratch, now) {
-                let ClientSessionMessage::Channel { span, .. } = message else { unreachable!("only channels") };
+                let SessionMessage::Channel { span, .. } = message else { unreachable!("only channels") };
                 assert!(span.bytes(&datagram, &scratch).len() <= MAX_MESSAGE_BYTES as usize);
                 self.messages_of_turn += 1;
             }

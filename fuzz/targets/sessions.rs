@@ -19,9 +19,11 @@ use slipgate_netcode::wire::cursor::Writer;
 use slipgate_netcode::wire::{MAX_DATAGRAM_BYTES, MAX_PAYLOAD_BYTES};
 use slipgate_session::channel::transfer::{TransferAdmission, TransferConfig};
 use slipgate_session::channel::{ChannelConfig, ChannelId, Kind, Layout, SendOptions, search_steps};
-use slipgate_session::connection::{Connection, ConnectionConfig, Intake, Memory, Role, Traffic, WorkLimits};
+use slipgate_session::connection::{
+    Connection, ConnectionConfig, Intake, Memory, Role, SessionMessage, Traffic, WorkLimits,
+};
 use slipgate_session::reliability::Sink;
-use slipgate_session::server::{ReceivedDatagram, SessionEvent, SessionMessage, SessionServer};
+use slipgate_session::server::{ClientDatagram, SessionEvent, SessionServer};
 use slipgate_session::wire::reliable::{Acks, ReliableHeader, Sequence};
 use slipgate_session::wire::session_frame::{SessionFrame, Timestamp};
 
@@ -153,7 +155,7 @@ impl Honest {
 struct Parked {
     client: ClientHandle,
     payload: Vec<u8>,
-    received: ReceivedDatagram,
+    received: ClientDatagram,
 }
 
 struct World {
@@ -292,9 +294,10 @@ impl World {
                 assert!(self.parked.iter().all(|parked| parked.client != datagram.client), "its packets are refused");
                 return self.parked.push_back(datagram);
             }
-            let Parked { payload, received, .. } = &mut datagram;
+            let Parked { client, payload, received } = &mut datagram;
             let Some(message) = self.server.next_message(payload, received, &mut scratch, now) else { break };
-            let SessionMessage::Channel { client, channel, span, .. } = message else { unreachable!("only channels") };
+            let client = *client;
+            let SessionMessage::Channel { channel, span, .. } = message else { unreachable!("only channels") };
             let bytes = span.bytes(payload, &scratch);
             assert!(bytes.len() <= 2000);
             if client == self.malicious {

@@ -10,9 +10,9 @@ use slipgate_netcode::ids::{ClientId, PacketNumber};
 use slipgate_netcode::wire::{MAX_PAYLOAD_BYTES, RECEIVE_BUFFER_BYTES};
 use slipgate_session::channel::transfer::{PartialTransfer, TransferId};
 use slipgate_session::channel::{ChannelEvent, ChannelId};
-use slipgate_session::connection::{CloseReason, Delivery, PacketTimes, SendError};
+use slipgate_session::connection::{CloseReason, Delivery, PacketTimes, ReceivedDatagram, SendError, SessionMessage};
 use slipgate_session::reliability::PacketEvent;
-use slipgate_session::server::{ReceivedDatagram, SessionEvent, SessionMessage};
+use slipgate_session::server::{ClientDatagram, SessionEvent};
 use slipgate_session::wire::PayloadSpan;
 use slipgate_session::wire::reliable::Sequence;
 use slipgate_udp::{BATCH_SIZE, ReceiveBatch};
@@ -214,7 +214,7 @@ pub struct Inbox {
     /// Messages that are assembled from several datagrams.
     scratch: Vec<u8>,
     /// The datagram with messages that were not taken.
-    current: Option<(EventSource, ReceivedDatagram)>,
+    current: Option<(EventSource, ClientDatagram)>,
     /// The messages of the current datagram that were taken in a row.
     in_a_row: u32,
     parked: ParkedDatagrams,
@@ -243,7 +243,7 @@ struct ParkedDatagrams {
     bufs: Vec<[u8; RECEIVE_BUFFER_BYTES]>,
     /// The indices of the buffers that are not used.
     free: Vec<usize>,
-    queue: VecDeque<(usize, ReceivedDatagram)>,
+    queue: VecDeque<(usize, ClientDatagram)>,
 }
 
 impl ParkedDatagrams {
@@ -265,15 +265,15 @@ impl ParkedDatagrams {
     }
 
     /// Takes the datagram that has waited longest and may go on.
-    fn take(&mut self, server: &mut Server) -> Option<(usize, ReceivedDatagram)> {
+    fn take(&mut self, server: &mut Server) -> Option<(usize, ClientDatagram)> {
         let next = self.next(server)?;
         self.queue.remove(next)
     }
 
     /// Takes a datagram with which this turn begins: each one that only the application kept waiting, and one of a
     /// client beyond its budget.
-    fn take_due(&mut self, server: &mut Server) -> Option<(usize, ReceivedDatagram)> {
-        let is_due = |received: &ReceivedDatagram| !is_over_budget(received);
+    fn take_due(&mut self, server: &mut Server) -> Option<(usize, ClientDatagram)> {
+        let is_due = |received: &ClientDatagram| !is_over_budget(received);
         let next = self.queue.iter().position(|(_, received)| is_due(received) && server.may_deliver(received, 0));
         if let Some(next) = next {
             return self.queue.remove(next);
@@ -299,7 +299,7 @@ enum EventSource {
 /// The next event, and the buffer of its bytes. An event that borrowed them at once would borrow the inbox in the loop.
 enum ServerInboxItem {
     Event(SessionEvent),
-    Message(EventSource, SessionMessage),
+    Message(EventSource, ClientHandle, SessionMessage),
 }
 
 impl Inbox {
@@ -309,14 +309,14 @@ impl Inbox {
         server.count_event();
         Some(match found {
             ServerInboxItem::Event(event) => from_session(event),
-            ServerInboxItem::Message(source, message) => match message {
-                SessionMessage::Payload { client, sequence, span, times } => {
+            ServerInboxItem::Message(source, client, message) => match message {
+                SessionMessage::Payload { sequence, span, times } => {
                     Event::Payload { client, sequence, bytes: self.bytes(source, &span), times }
                 }
-                SessionMessage::Packet { client, sequence, span, times } => {
+                SessionMessage::Packet { sequence, span, times } => {
                     Event::Packet { client, sequence, bytes: self.bytes(source, &span), times }
                 }
-                SessionMessage::Channel { client, channel, span, times } => {
+                SessionMessage::Channel { channel, span, times } => {
                     Event::Message { client, channel, bytes: self.bytes(source, &span), times }
                 }
             },
@@ -330,8 +330,9 @@ impl Inbox {
                 return Some(ServerInboxItem::Event(event));
             }
             if let Some((source, received)) = self.current.take() {
+                let client = received.client;
                 if let Some(message) = self.next_message(source, received, server) {
-                    return Some(ServerInboxItem::Message(source, message));
+                    return Some(ServerInboxItem::Message(source, client, message));
                 }
             } else {
                 self.take_datagram(server)?;
@@ -343,7 +344,7 @@ impl Inbox {
     fn next_message(
         &mut self,
         source: EventSource,
-        mut received: ReceivedDatagram,
+        mut received: ClientDatagram,
         server: &mut Server,
     ) -> Option<SessionMessage> {
         if !server.may_deliver(&received, self.in_a_row) && self.park(source, &received) {
@@ -395,7 +396,7 @@ impl Inbox {
     }
 
     /// Sets a datagram aside. Returns whether there was a buffer for it.
-    fn park(&mut self, source: EventSource, received: &ReceivedDatagram) -> bool {
+    fn park(&mut self, source: EventSource, received: &ClientDatagram) -> bool {
         let buf = match source {
             EventSource::Batch(index) => self.parked.copy(self.batch.bytes(index)),
             EventSource::Parked(index) => Some(index),
@@ -432,8 +433,8 @@ impl Inbox {
 }
 
 /// Returns whether the sender of a datagram has used up its work budget.
-fn is_over_budget(received: &ReceivedDatagram) -> bool {
-    matches!(received, ReceivedDatagram::Frames { cursor, .. } if cursor.delivery == Delivery::MayWait)
+fn is_over_budget(datagram: &ClientDatagram) -> bool {
+    matches!(&datagram.received, ReceivedDatagram::Frames { cursor, .. } if cursor.delivery == Delivery::MayWait)
 }
 
 fn from_session(event: SessionEvent) -> Event<'static> {

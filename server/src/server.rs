@@ -31,8 +31,8 @@ use slipgate_os::pace::Wait;
 use slipgate_os::turn_watch::TurnWatch;
 use slipgate_session::channel::{ChannelId, SendOptions, SharedMessage};
 use slipgate_session::congestion::BytesPerSecond;
-use slipgate_session::connection::{CloseKind, Intake, SendError, Traffic};
-use slipgate_session::server::{BroadcastReport, ReceivedDatagram, SessionEvent, SessionMessage, SessionServer};
+use slipgate_session::connection::{CloseKind, Intake, SendError, SessionMessage, Traffic};
+use slipgate_session::server::{BroadcastReport, ClientDatagram, SessionEvent, SessionServer};
 use slipgate_udp::{
     BlockResults, BlockedSender, ReceiveBatch, SendBatch, Sockets, Waker, Wakeup, poll_coalesced, shorten_time_slice,
 };
@@ -353,7 +353,7 @@ impl Server {
         &mut self,
         buf: &mut [u8; MAX_PAYLOAD_BYTES],
         scratch: &mut Vec<u8>,
-    ) -> Option<ReceivedDatagram> {
+    ) -> Option<ClientDatagram> {
         loop {
             let (client, length) = self.core.netcode.poll_loopback(buf)?;
             let payload = buf.get(..length).unwrap_or_default();
@@ -432,7 +432,7 @@ impl Server {
         from: Address,
         datagram: &mut [u8],
         scratch: &mut Vec<u8>,
-    ) -> Option<ReceivedDatagram> {
+    ) -> Option<ClientDatagram> {
         let one_in = if self.kernel_filter == KernelFilter::Off { 1 } else { ONE_IN };
         match self.flood_guard.screen(from, datagram, one_in, self.now.monotonic) {
             Screening::Passes => {}
@@ -489,14 +489,14 @@ impl Server {
         self.flood_guard.set_refused(&refused);
     }
 
-    pub(crate) fn may_deliver(&mut self, received: &ReceivedDatagram, in_a_row: u32) -> bool {
+    pub(crate) fn may_deliver(&mut self, received: &ClientDatagram, in_a_row: u32) -> bool {
         self.core.may_deliver(received, in_a_row, self.now)
     }
 
     pub(crate) fn next(
         &mut self,
         datagram: &[u8],
-        received: &mut ReceivedDatagram,
+        received: &mut ClientDatagram,
         scratch: &mut Vec<u8>,
     ) -> Option<SessionMessage> {
         self.flush_after_work();

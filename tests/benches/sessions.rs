@@ -20,8 +20,8 @@ use slipgate_netcode::server::{ClientHandle, NetcodeServer, ServerConfig};
 use slipgate_netcode::time::{Instant, Now, UnixMillis};
 use slipgate_netcode::wire::MAX_PAYLOAD_BYTES;
 use slipgate_session::channel::{ChannelConfig, ChannelId, Kind, Layout, SendOptions};
-use slipgate_session::connection::{Connection, ConnectionConfig, Memory, Role, Traffic};
-use slipgate_session::server::{SessionMessage, SessionServer};
+use slipgate_session::connection::{Connection, ConnectionConfig, Memory, Role, SessionMessage, Traffic};
+use slipgate_session::server::SessionServer;
 use slipgate_tests::connection_memory::{ConnectionMemory, connection_memory};
 use slipgate_tests::counting::Counting;
 use slipgate_tests::netcode_world::{VecOutbox, address};
@@ -128,13 +128,13 @@ impl World {
             let Some(mut received) = server.handle_loopback(*client, payload, scratch, now) else { continue };
             while let Some(message) = server.next_message(payload, &mut received, scratch, now) {
                 match message {
-                    SessionMessage::Channel { client, channel, span, .. } => {
+                    SessionMessage::Channel { channel, span, .. } => {
                         let bytes = span.bytes(payload, scratch);
-                        let connection = server.connection_mut(client).unwrap();
+                        let connection = server.connection_mut(*client).unwrap();
                         connection.send(channel, bytes, SendOptions::default(), now.monotonic).unwrap();
                     }
-                    SessionMessage::Payload { client, span, .. } => {
-                        server.send_payload(client, span.bytes(payload, scratch), now, outbox).unwrap();
+                    SessionMessage::Payload { span, .. } => {
+                        server.send_payload(*client, span.bytes(payload, scratch), now, outbox).unwrap();
                     }
                     SessionMessage::Packet { .. } => {}
                 }

@@ -16,8 +16,8 @@ use slipgate_netcode::token::ConnectToken;
 use slipgate_netcode::wire::REQUEST_BYTES;
 use slipgate_netcode::wire::packet::PacketKind;
 use slipgate_session::channel::{ChannelId, Layout};
-use slipgate_session::client::{ClientSessionEvent, ClientSessionMessage, SessionClient};
-use slipgate_session::connection::{CloseReason, ConnectionConfig, Memory, Traffic};
+use slipgate_session::client::{ClientSessionEvent, SessionClient};
+use slipgate_session::connection::{CloseReason, ConnectionConfig, Memory, SessionMessage, Traffic};
 use slipgate_sim::Conditions;
 
 use crate::counting::{bytes, peak};
@@ -309,7 +309,7 @@ impl Turn {
             self.packets += 1;
             while let Some(message) = client.next_message(datagram, &mut received, &mut scratch, now) {
                 self.messages += 1;
-                if let ClientSessionMessage::Channel { span, .. } = message {
+                if let SessionMessage::Channel { span, .. } = message {
                     self.last_message.clear();
                     self.last_message.extend(span.bytes(datagram, &scratch));
                 }

@@ -13,7 +13,7 @@ use slipgate_netcode::timing::TimeoutPolicy;
 use slipgate_netcode::token::ConnectToken;
 use slipgate_session::channel::{ChannelId, Layout, SendOptions};
 use slipgate_session::client::{self, SessionClient};
-use slipgate_session::connection::{CloseKind, ConnectionConfig, Memory, SendError, Traffic};
+use slipgate_session::connection::{CloseKind, ConnectionConfig, Memory, SendError, SessionMessage, Traffic};
 use slipgate_session::server::{self, SessionServer};
 use slipgate_sim::{Conditions, Link};
 
@@ -205,12 +205,13 @@ impl SessionWorld {
     fn receive(&mut self, from: Address, datagram: &mut [u8]) -> u64 {
         let (now, mut messages) = (self.now(), 0);
         let Ok(Some(mut received)) = self.server.handle(from, datagram, &mut self.scratch, now) else { return 0 };
+        let client = received.client;
         while let Some(message) = self.server.next_message(datagram, &mut received, &mut self.scratch, now) {
             messages += 1;
-            let (client, channel, span) = match message {
-                server::SessionMessage::Channel { client, channel, span, .. } => (client, channel, span),
+            let (channel, span) = match message {
+                SessionMessage::Channel { channel, span, .. } => (channel, span),
                 // The HELLO of a side with channels is a meaningless payload to a side without them.
-                server::SessionMessage::Payload { .. } => continue,
+                SessionMessage::Payload { .. } => continue,
                 other => panic!("{other:?}"),
             };
             let id = self.server.netcode.client(client).expect("a message comes from a connected client").client_id.0;
@@ -290,10 +291,10 @@ pub fn receive_datagram(
     let Ok(Some(mut received)) = core.handle(from, datagram, scratch, now) else { return };
     while let Some(message) = core.next_message(datagram, &mut received, scratch, now) {
         match message {
-            client::ClientSessionMessage::Channel { channel, span, .. } => {
+            SessionMessage::Channel { channel, span, .. } => {
                 messages.push((channel, span.bytes(datagram, scratch).to_vec()));
             }
-            client::ClientSessionMessage::Payload { .. } => {}
+            SessionMessage::Payload { .. } => {}
             other => panic!("{other:?}"),
         }
     }

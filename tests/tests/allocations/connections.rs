@@ -12,9 +12,9 @@ use slipgate_netcode::time::{Instant, Now, UnixMillis};
 use slipgate_netcode::timing::TimeoutPolicy;
 use slipgate_netcode::wire::{MAX_DATAGRAM_BYTES, MAX_PAYLOAD_BYTES};
 use slipgate_session::channel::{ChannelConfig, ChannelId, Kind, Layout, SendOptions};
-use slipgate_session::client::{self, SessionClient};
+use slipgate_session::client::SessionClient;
 use slipgate_session::congestion::{Algorithm, BytesPerSecond};
-use slipgate_session::connection::{Connection, ConnectionConfig, Memory, Role, Traffic};
+use slipgate_session::connection::{Connection, ConnectionConfig, Memory, Role, SessionMessage, Traffic};
 use slipgate_session::reliability::Sink;
 use slipgate_session::server::SessionServer;
 use slipgate_tests::connection_memory::connection_memory;
@@ -252,7 +252,7 @@ impl Together {
             let Ok(Some(mut received)) = self.client.handle(self.server_address, datagram, scratch, now) else {
                 continue;
             };
-            while let Some(client::ClientSessionMessage::Channel { .. }) =
+            while let Some(SessionMessage::Channel { .. }) =
                 self.client.next_message(datagram, &mut received, scratch, now)
             {
                 self.arrived += 1;

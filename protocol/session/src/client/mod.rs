@@ -11,17 +11,16 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-pub use self::event::{ClientReceivedDatagram, ClientSessionEvent, ClientSessionMessage};
+pub use self::event::ClientSessionEvent;
 
 use self::client_sink::SealingSink;
 use self::redirect_policy::RedirectPolicy;
 use crate::channel::close_code::CloseCode;
 use crate::connection::{
-    Budget, ClientProtocol, CloseKind, CloseReason, ClosedBy, Connection, ConnectionConfigError, PacketTimes,
-    PathStats, PeerSession, Role, SendError, Traffic,
+    Budget, ClientProtocol, CloseKind, CloseReason, ClosedBy, Connection, ConnectionConfigError, PathStats,
+    ReceivedDatagram, Role, SendError, SessionMessage, Traffic,
 };
 use crate::reliability::NumberSkips;
-use crate::wire::PayloadSpan;
 use crate::wire::reliable::Sequence;
 use slipgate_netcode::Outbox;
 use slipgate_netcode::address::Address;
@@ -52,8 +51,6 @@ pub struct SessionClient {
     numbers: HashKey,
     connections: u64,
     protocol: Option<ClientProtocol>,
-    /// Whether the server runs channels although this client runs none.
-    peer: PeerSession,
     /// When the protocol is visited next.
     deadline: Instant,
     /// Until when a program may sleep, unless `deadline` has passed.
@@ -79,7 +76,6 @@ impl SessionClient {
             numbers: NumberSkips::key(seed),
             connections: 0,
             protocol: None,
-            peer: PeerSession::default(),
             deadline: Instant::NEVER,
             sleep_until: Instant::NEVER,
             drained_at: Instant::NEVER,
@@ -107,7 +103,7 @@ impl SessionClient {
     /// of such a server are handed out as payloads.
     #[inline]
     pub fn take_peer_with_channels(&mut self) -> bool {
-        self.peer.take()
+        self.protocol.as_mut().is_some_and(ClientProtocol::take_peer_with_channels)
     }
 
     /// Returns the traffic.
@@ -160,7 +156,7 @@ impl SessionClient {
         datagram: &mut [u8],
         scratch: &mut Vec<u8>,
         now: Instant,
-    ) -> Result<Option<ClientReceivedDatagram>, Discard> {
+    ) -> Result<Option<ReceivedDatagram>, Discard> {
         let base = datagram.as_ptr().addr();
         // The payload borrows the datagram, so only its position is kept while events are processed.
         let found = self.netcode.handle(from, datagram, now).map(|payload| {
@@ -183,37 +179,17 @@ impl SessionClient {
         start: usize,
         scratch: &mut Vec<u8>,
         now: Instant,
-    ) -> Option<ClientReceivedDatagram> {
+    ) -> Option<ReceivedDatagram> {
         self.deadline = Instant::default();
-        let range = start..start + payload.len();
         let unread = now.since(self.drained_at);
-        let times = || PacketTimes { arrived: now - unread, sent: None };
-        // Rejected payloads are counted by the endpoint and dropped here.
-        match self.protocol.as_mut()? {
-            ClientProtocol::Payloads => {
-                self.peer.on_payload(payload);
-                let span = PayloadSpan::Datagram(range);
-                let message = ClientSessionMessage::Payload { sequence, span, times: times() };
-                Some(ClientReceivedDatagram::Message(Some(message)))
-            }
-            ClientProtocol::Packets(packets) => {
-                let packet = packets.handle(payload, scratch, now).ok().flatten()?;
-                let span = packet.span.shifted(start);
-                let message = ClientSessionMessage::Packet { sequence: packet.sequence, span, times: times() };
-                Some(ClientReceivedDatagram::Message(Some(message)))
-            }
-            ClientProtocol::Channels(connection) => {
-                let cursor = connection.handle(payload, unread, now).ok().flatten()?;
-                Some(ClientReceivedDatagram::Frames { payload: range, cursor })
-            }
-        }
+        self.protocol.as_mut()?.handle(sequence, payload, start, scratch, unread, now)
     }
 
     /// Returns whether the next message of a datagram should be taken now, after `in_a_row` others of it. If not, the
     /// server has used up its work budget: no datagram is processed until this one may go on, so that messages stay in
     /// order and none is refused.
-    pub fn may_deliver(&mut self, received: &ClientReceivedDatagram, in_a_row: u32, now: Instant) -> bool {
-        let ClientReceivedDatagram::Frames { .. } = received else { return true };
+    pub fn may_deliver(&mut self, received: &ReceivedDatagram, in_a_row: u32, now: Instant) -> bool {
+        let ReceivedDatagram::Frames { .. } = received else { return true };
         let Some(connection) = self.protocol.as_mut().and_then(ClientProtocol::connection_mut) else { return true };
         connection.may_deliver(in_a_row, now)
     }
@@ -224,17 +200,17 @@ impl SessionClient {
     pub fn next_message(
         &mut self,
         datagram: &[u8],
-        received: &mut ClientReceivedDatagram,
+        received: &mut ReceivedDatagram,
         scratch: &mut Vec<u8>,
         now: Instant,
-    ) -> Option<ClientSessionMessage> {
+    ) -> Option<SessionMessage> {
         match received {
-            ClientReceivedDatagram::Message(message) => message.take(),
-            ClientReceivedDatagram::Frames { payload, cursor } => {
+            ReceivedDatagram::Message(message) => message.take(),
+            ReceivedDatagram::Frames { payload, cursor } => {
                 // The connection may have ended since the datagram was processed.
                 let connection = self.wake()?;
                 let message = connection.next_message(datagram.get(payload.clone())?, cursor, scratch, now)?;
-                Some(ClientSessionMessage::from_channel(message, payload.start))
+                Some(SessionMessage::from_channel(message, payload.start))
             }
         }
     }
@@ -259,7 +235,6 @@ impl SessionClient {
                     // A client has no shared memory budget: one server cannot starve another connection.
                     let skips = NumberSkips::new(self.numbers.clone(), self.connections);
                     self.connections += 1;
-                    self.peer = PeerSession::default();
                     self.protocol = self.traffic.protocol(Role::Client, None, Some(skips)).ok();
                     debug_assert!(self.protocol.is_some(), "the settings were checked when they were set");
                     self.deadline = Instant::default();
@@ -398,7 +373,7 @@ impl SessionClient {
         match protocol {
             ClientProtocol::Packets(packets) => packets.transmit(now, &mut sink),
             ClientProtocol::Channels(connection) => connection.transmit(now, &mut sink),
-            ClientProtocol::Payloads => {}
+            ClientProtocol::Payloads(_) => {}
         }
         // The rest leaves with the next call, without a pause.
         if sink.is_full {
@@ -510,13 +485,13 @@ fn next_visit(protocol: &ClientProtocol, now: Instant) -> (Instant, Instant) {
             (by_ticks(Duration::ZERO), by_ticks(SLEEPERS_TICK))
         }
         ClientProtocol::Packets(packets) => [later(packets.next_deadline()); 2].into(),
-        ClientProtocol::Payloads => (Instant::NEVER, Instant::NEVER),
+        ClientProtocol::Payloads(_) => (Instant::NEVER, Instant::NEVER),
     }
 }
 
 fn poll_protocol(protocol: &mut ClientProtocol) -> Option<ClientSessionEvent> {
     match protocol {
-        ClientProtocol::Payloads => None,
+        ClientProtocol::Payloads(_) => None,
         ClientProtocol::Packets(packets) => packets.poll_event().map(ClientSessionEvent::Packet),
         ClientProtocol::Channels(connection) => connection.poll_event().map(ClientSessionEvent::Channel),
     }

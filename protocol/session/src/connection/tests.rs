@@ -7,6 +7,7 @@ use std::format;
 use std::vec;
 use std::vec::Vec;
 
+use super::packets::PacketConnection;
 use super::*;
 use crate::channel::close_code::CloseCode;
 use crate::channel::control::{self, Bye, ControlMessage, Hello};

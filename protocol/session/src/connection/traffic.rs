@@ -2,10 +2,19 @@
 
 use alloc::boxed::Box;
 use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::time::Duration;
 
-use super::{Budget, Connection, ConnectionConfig, ConnectionConfigError, Memory, PacketConnection, PathStats, Role};
+use super::packets::{PacketConnection, PlainPacket};
+use super::peer_session::PeerSession;
+use super::{
+    Budget, Connection, ConnectionConfig, ConnectionConfigError, Memory, PacketTimes, PathStats, ReceivedDatagram,
+    Role, SessionMessage,
+};
 use crate::channel::Layout;
 use crate::reliability::NumberSkips;
+use crate::wire::PayloadSpan;
+use slipgate_netcode::ids::PacketNumber;
 use slipgate_netcode::time::Instant;
 
 /// The contents of the payloads of connections. Both ends must use the same.
@@ -59,7 +68,7 @@ impl Traffic {
         skips: Option<NumberSkips>,
     ) -> Result<ClientProtocol, ConnectionConfigError> {
         Ok(match self {
-            Self::Payloads => ClientProtocol::Payloads,
+            Self::Payloads => ClientProtocol::Payloads(PeerSession::default()),
             Self::Packets(config) => ClientProtocol::Packets(Box::new(PacketConnection::new(config, memory)?)),
             Self::Channels(layout, config) => {
                 let connection = Connection::new(config, Arc::clone(layout), role, memory)?;
@@ -74,7 +83,8 @@ impl Traffic {
 
 /// The state of one client's [`Traffic`].
 pub(crate) enum ClientProtocol {
-    Payloads,
+    /// Plain payloads, and whether the peer runs channels although this end runs none.
+    Payloads(PeerSession),
     Packets(Box<PacketConnection>),
     Channels(Box<Connection>),
 }
@@ -90,9 +100,47 @@ impl ClientProtocol {
         if let Self::Channels(connection) = self { Some(connection) } else { None }
     }
 
+    /// Processes a payload that begins at `start` in its datagram and may have waited up to `unread` in the socket.
+    #[inline]
+    pub(crate) fn handle(
+        &mut self,
+        sequence: PacketNumber,
+        payload: &[u8],
+        start: usize,
+        scratch: &mut Vec<u8>,
+        unread: Duration,
+        now: Instant,
+    ) -> Option<ReceivedDatagram> {
+        let range = start..start + payload.len();
+        let times = || PacketTimes { arrived: now - unread, sent: None };
+        // Rejected payloads are counted by the endpoint and dropped here.
+        match self {
+            Self::Payloads(peer) => {
+                peer.on_payload(payload);
+                let span = PayloadSpan::Datagram(range);
+                Some(ReceivedDatagram::Message(Some(SessionMessage::Payload { sequence, span, times: times() })))
+            }
+            Self::Packets(packets) => {
+                let PlainPacket { sequence, span } = packets.handle(payload, scratch, now).ok().flatten()?;
+                let span = span.shifted(start);
+                Some(ReceivedDatagram::Message(Some(SessionMessage::Packet { sequence, span, times: times() })))
+            }
+            Self::Channels(connection) => {
+                let cursor = connection.handle(payload, unread, now).ok().flatten()?;
+                Some(ReceivedDatagram::Frames { payload: range, cursor })
+            }
+        }
+    }
+
+    /// Returns whether the peer runs channels although this end runs none, once.
+    #[inline]
+    pub(crate) fn take_peer_with_channels(&mut self) -> bool {
+        if let Self::Payloads(peer) = self { peer.take() } else { false }
+    }
+
     pub(crate) fn tick(&mut self, now: Instant) {
         match self {
-            Self::Payloads => {}
+            Self::Payloads(_) => {}
             Self::Packets(packets) => packets.tick(now),
             Self::Channels(connection) => connection.tick(now),
         }
@@ -101,7 +149,7 @@ impl ClientProtocol {
     /// Returns what may leave now; `None` for plain payloads, which nothing limits.
     pub(crate) fn budget(&self, now: Instant) -> Option<Budget> {
         match self {
-            Self::Payloads => None,
+            Self::Payloads(_) => None,
             Self::Packets(packets) => Some(packets.budget(now)),
             Self::Channels(connection) => Some(connection.budget(now)),
         }
@@ -110,7 +158,7 @@ impl ClientProtocol {
     /// Returns the measurements of the path; `None` for plain payloads, which carry no acknowledgements.
     pub(crate) fn stats(&self, now: Instant) -> Option<PathStats> {
         match self {
-            Self::Payloads => None,
+            Self::Payloads(_) => None,
             Self::Packets(packets) => Some(packets.stats(now)),
             Self::Channels(connection) => Some(connection.stats(now)),
         }

@@ -5,10 +5,9 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::client_sink::HEADER_BYTES;
-use super::event::{ConnectionTotals, ReceivedDatagram, SessionEvent, SessionMessage};
+use super::event::{ConnectionTotals, SessionEvent};
 use crate::channel::close_code::CloseCode;
-use crate::connection::{Budget, ClientProtocol, CloseReason, Connection, PacketTimes, PathStats, PeerSession};
-use crate::wire::PayloadSpan;
+use crate::connection::{Budget, ClientProtocol, CloseReason, Connection, PathStats, ReceivedDatagram};
 use slipgate_netcode::ids::{ClientId, PacketNumber};
 use slipgate_netcode::server::ClientHandle;
 use slipgate_netcode::time::Instant;
@@ -17,8 +16,6 @@ pub(super) struct ClientSession {
     client: ClientHandle,
     client_id: ClientId,
     pub(super) protocol: ClientProtocol,
-    /// Whether the client runs channels although this server runs none.
-    pub(super) peer: PeerSession,
     /// Whether its slot is queued for [`poll_event`](Self::poll_event).
     pub(super) has_events: bool,
     reporting: Reporting,
@@ -51,7 +48,6 @@ impl ClientSession {
             client,
             client_id,
             protocol,
-            peer: PeerSession::Unknown,
             has_events: false,
             reporting: Reporting::All,
             totals: ConnectionTotals::default(),
@@ -73,7 +69,7 @@ impl ClientSession {
     /// Returns whether the protocol ever sends or reports anything without a call; plain payloads only pass through.
     #[inline]
     pub(super) const fn has_deadlines(&self) -> bool {
-        !matches!(self.protocol, ClientProtocol::Payloads)
+        !matches!(self.protocol, ClientProtocol::Payloads(_))
     }
 
     /// Processes a payload that begins at `start` in its datagram and may have waited up to `unread` in the socket.
@@ -89,28 +85,7 @@ impl ClientSession {
     ) -> Option<ReceivedDatagram> {
         self.totals.on_received(payload.len() as u64 + HEADER_BYTES);
         self.last_active = now;
-        let client = self.client;
-        let range = start..start + payload.len();
-        let times = || PacketTimes { arrived: now - unread, sent: None };
-        // Rejected payloads are counted by the endpoint and dropped here.
-        match &mut self.protocol {
-            ClientProtocol::Payloads => {
-                self.peer.on_payload(payload);
-                let span = PayloadSpan::Datagram(range);
-                let message = SessionMessage::Payload { client, sequence, span, times: times() };
-                Some(ReceivedDatagram::Message(Some(message)))
-            }
-            ClientProtocol::Packets(packets) => {
-                let packet = packets.handle(payload, scratch, now).ok().flatten()?;
-                let span = packet.span.shifted(start);
-                let message = SessionMessage::Packet { client, sequence: packet.sequence, span, times: times() };
-                Some(ReceivedDatagram::Message(Some(message)))
-            }
-            ClientProtocol::Channels(connection) => {
-                let cursor = connection.handle(payload, unread, now).ok().flatten()?;
-                Some(ReceivedDatagram::Frames { client, payload: range, cursor })
-            }
-        }
+        self.protocol.handle(sequence, payload, start, scratch, unread, now)
     }
 
     /// Takes the next event; the end comes last.
@@ -131,7 +106,7 @@ impl ClientSession {
     fn poll_protocol(&mut self) -> Option<SessionEvent> {
         let client = self.client;
         match &mut self.protocol {
-            ClientProtocol::Payloads => None,
+            ClientProtocol::Payloads(_) => None,
             ClientProtocol::Packets(packets) => {
                 packets.poll_event().map(|event| SessionEvent::Packet { client, event })
             }
@@ -209,7 +184,7 @@ impl ClientSession {
     #[inline]
     pub(super) fn next_deadline(&self, now: Instant) -> Instant {
         match &self.protocol {
-            ClientProtocol::Payloads => Instant::NEVER,
+            ClientProtocol::Payloads(_) => Instant::NEVER,
             ClientProtocol::Packets(packets) => packets.next_deadline(),
             ClientProtocol::Channels(connection) => connection.next_deadline_by_ticks(now, Duration::ZERO),
         }

@@ -1,15 +1,12 @@
-//! Events and messages of a server's clients.
+//! Events and datagrams of a server's clients.
 
-use core::ops::Range;
 use core::time::Duration;
 
 use crate::channel::transfer::PartialTransfer;
 use crate::channel::{ChannelEvent, ChannelId};
-use crate::connection::{ChannelMessage, CloseReason, MessageCursor, PacketTimes, PathStats};
+use crate::connection::{CloseReason, PathStats, ReceivedDatagram};
 use crate::reliability::PacketEvent;
-use crate::wire::PayloadSpan;
-use crate::wire::reliable::Sequence;
-use slipgate_netcode::ids::{ClientId, PacketNumber};
+use slipgate_netcode::ids::ClientId;
 use slipgate_netcode::server::ClientHandle;
 
 /// Something that happened to a client. Its messages come from
@@ -113,64 +110,11 @@ impl ConnectionTotals {
     }
 }
 
-/// A processed datagram with messages that are still to be taken.
+/// A processed datagram of a client.
 #[derive(Clone, Debug)]
-pub enum ReceivedDatagram {
-    /// One message, until it is taken.
-    Message(Option<SessionMessage>),
-    /// Messages in frames, one behind the other.
-    Frames {
-        /// The sender.
-        client: ClientHandle,
-        /// The range of the payload in the datagram.
-        payload: Range<usize>,
-        /// The position of the next message.
-        cursor: MessageCursor,
-    },
-}
-
-/// A message of a client.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum SessionMessage {
-    /// A plain payload.
-    Payload {
-        /// The sender.
-        client: ClientHandle,
-        /// Its packet's sequence number, which orders payloads. 0 for clients in the same program.
-        sequence: PacketNumber,
-        /// The position of its bytes.
-        span: PayloadSpan,
-        /// When it arrived; plain payloads have no sending time.
-        times: PacketTimes,
-    },
-    /// An acknowledged packet.
-    Packet {
-        /// The sender.
-        client: ClientHandle,
-        /// Its number, which orders packets.
-        sequence: Sequence,
-        /// The position of its payload.
-        span: PayloadSpan,
-        /// When it arrived; acknowledged packets have no sending time.
-        times: PacketTimes,
-    },
-    /// A message on a channel.
-    Channel {
-        /// The sender.
-        client: ClientHandle,
-        /// The channel.
-        channel: ChannelId,
-        /// The position of its bytes.
-        span: PayloadSpan,
-        /// When it arrived, and when the client sent it.
-        times: PacketTimes,
-    },
-}
-
-impl SessionMessage {
-    /// Returns a message on a channel. Its payload begins at `start` in the datagram.
-    pub(super) fn from_channel(client: ClientHandle, message: ChannelMessage, start: usize) -> Self {
-        let ChannelMessage { channel, span, times } = message;
-        Self::Channel { client, channel, span: span.shifted(start), times }
-    }
+pub struct ClientDatagram {
+    /// The sender.
+    pub client: ClientHandle,
+    /// Its messages that are still to be taken.
+    pub received: ReceivedDatagram,
 }

@@ -29,7 +29,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 pub use self::close::STOP_TEXT;
-pub use self::event::{ConnectionStats, ConnectionTotals, ReceivedDatagram, SessionEvent, SessionMessage};
+pub use self::event::{ClientDatagram, ConnectionStats, ConnectionTotals, SessionEvent};
 pub use self::hashing::HASHED_BYTES_PER_TICK;
 pub use self::send::BroadcastReport;
 #[cfg(feature = "std")]

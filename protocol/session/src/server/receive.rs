@@ -3,11 +3,11 @@
 use alloc::vec::Vec;
 
 use super::event_queue::report_end;
-use super::{ReceivedDatagram, SessionMessage, SessionServer};
+use super::{ClientDatagram, SessionServer};
 use crate::channel::ChannelViolation;
 use crate::channel::close_code::CloseCode;
 use crate::connection::work_budget::{BYTE_WORK, PLAIN_PAYLOAD_WORK};
-use crate::connection::{CloseKind, CloseReason, ClosedBy, Intake};
+use crate::connection::{CloseKind, CloseReason, ClosedBy, Intake, ReceivedDatagram, SessionMessage};
 use slipgate_netcode::address::Address;
 use slipgate_netcode::discard::Discard;
 use slipgate_netcode::ids::PacketNumber;
@@ -25,7 +25,7 @@ impl SessionServer {
         datagram: &mut [u8],
         scratch: &mut Vec<u8>,
         now: Now,
-    ) -> Result<Option<ReceivedDatagram>, Discard> {
+    ) -> Result<Option<ClientDatagram>, Discard> {
         let base = datagram.as_ptr().addr();
         // The payload borrows the datagram, so only its position is kept while events are processed.
         let found = self.netcode.handle(from, datagram, now).map(|payload| {
@@ -49,7 +49,7 @@ impl SessionServer {
         payload: &[u8],
         scratch: &mut Vec<u8>,
         now: Now,
-    ) -> Option<ReceivedDatagram> {
+    ) -> Option<ClientDatagram> {
         self.sync_with_netcode();
         self.handle_payload(client, PacketNumber(0), payload, 0, scratch, now.monotonic)
     }
@@ -86,13 +86,14 @@ impl SessionServer {
         start: usize,
         scratch: &mut Vec<u8>,
         now: Instant,
-    ) -> Option<ReceivedDatagram> {
+    ) -> Option<ClientDatagram> {
         // The datagram arrived after the socket was last empty.
         let unread = now.since(self.drained_at);
         let session = self.wake_client(client).ok()?;
         let received = session.handle(sequence, payload, start, scratch, unread, now);
+        let received = received.map(|received| ClientDatagram { client, received });
         let Some(connection) = session.protocol.connection_mut() else {
-            let runs_channels = session.peer.take();
+            let runs_channels = session.protocol.take_peer_with_channels();
             self.peers_with_channels += u64::from(runs_channels);
             self.work_done += PLAIN_PAYLOAD_WORK + payload.len() as u64 * BYTE_WORK;
             return received;
@@ -107,9 +108,9 @@ impl SessionServer {
     /// Returns whether the next message of a datagram should be taken now, after `in_a_row` others of it; 0 if the
     /// datagram was set aside. It should wait while its client's intake is [`Intake::Refused`], and while the client
     /// owes work for more than 64 messages. The client's packets are refused until it was taken.
-    pub fn may_deliver(&mut self, received: &ReceivedDatagram, in_a_row: u32, now: Now) -> bool {
-        let ReceivedDatagram::Frames { client, .. } = received else { return true };
-        let Ok(session) = self.session_mut(*client) else { return true };
+    pub fn may_deliver(&mut self, datagram: &ClientDatagram, in_a_row: u32, now: Now) -> bool {
+        let ReceivedDatagram::Frames { .. } = datagram.received else { return true };
+        let Ok(session) = self.session_mut(datagram.client) else { return true };
         let Some(connection) = session.protocol.connection_mut() else { return true };
         connection.may_deliver(in_a_row, now.monotonic)
     }
@@ -120,14 +121,14 @@ impl SessionServer {
     pub fn next_message(
         &mut self,
         datagram: &[u8],
-        received: &mut ReceivedDatagram,
+        received: &mut ClientDatagram,
         scratch: &mut Vec<u8>,
         now: Now,
     ) -> Option<SessionMessage> {
-        match received {
+        let client = received.client;
+        match &mut received.received {
             ReceivedDatagram::Message(message) => message.take(),
-            ReceivedDatagram::Frames { client, payload, cursor } => {
-                let client = *client;
+            ReceivedDatagram::Frames { payload, cursor } => {
                 // The client may have been disconnected since its datagram was processed.
                 let connection = self.session_mut(client).ok()?.protocol.connection_mut()?;
                 let message = connection.next_message(datagram.get(payload.clone())?, cursor, scratch, now.monotonic);
@@ -139,7 +140,7 @@ impl SessionServer {
                     let _ = self.wake_client(client);
                     return None;
                 };
-                Some(SessionMessage::from_channel(client, message, payload.start))
+                Some(SessionMessage::from_channel(message, payload.start))
             }
         }
     }

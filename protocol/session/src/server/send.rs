@@ -37,7 +37,7 @@ impl SessionServer {
         let Self { netcode, sessions, .. } = self;
         let session = sessions.get_mut(client.slot().0 as usize).and_then(Option::as_mut);
         let session = session.filter(|session| session.is(client)).ok_or(SendError::Gone)?;
-        let ClientProtocol::Payloads = session.protocol else { return Err(SendError::WrongTraffic) };
+        let ClientProtocol::Payloads(_) = session.protocol else { return Err(SendError::WrongTraffic) };
         netcode.send(client, payload, now, outbox)?;
         let bytes = payload.len() as u64 + client_sink::HEADER_BYTES;
         session.totals.on_sent(1, bytes);

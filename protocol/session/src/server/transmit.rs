@@ -134,7 +134,7 @@ impl SessionServer {
         }
         let mut sink = ClientSink::new(netcode, client, now, outbox, buf);
         let message_bytes = match &mut session.protocol {
-            ClientProtocol::Payloads => 0,
+            ClientProtocol::Payloads(_) => 0,
             ClientProtocol::Packets(packets) => {
                 packets.transmit(now.monotonic, &mut sink);
                 0

@@ -1,7 +1,7 @@
 //! Packet events that the application does not poll.
 
 use super::*;
-use crate::connection::PacketConnection;
+use crate::connection::packets::PacketConnection;
 use crate::reliability::PacketEvent;
 
 /// Sends four packets per tick of 1/60 s, for 20 s. Returns how many arrived in the last 5 s, the events that the
