@@ -118,15 +118,14 @@ impl<'b, D> MeteredCodec<'b, D> {
         Ok(MeteredVisitor { visitor, budget: self.budget, holds })
     }
 
-    /// Charges a value without a byte of its own, such as a unit or a struct, and returns its metered visitor.
+    /// Charges a value without a byte of its own, such as a unit, and returns its metered visitor.
     #[inline]
-    fn meter_byteless<'de, V: Visitor<'de>>(&self, visitor: V, holds: Holds) -> Result<MeteredVisitor<'b, V>, D::Error>
+    fn meter_byteless<'de, V: Visitor<'de>>(&self, visitor: V) -> Result<MeteredVisitor<'b, V>, D::Error>
     where
         D: Deserializer<'de>,
     {
         self.budget.take_byteless().map_err(Broken::into_error)?;
-        self.charge::<V::Value>(holds).map_err(Broken::into_error)?;
-        Ok(MeteredVisitor { visitor, budget: self.budget, holds })
+        self.meter(visitor, Holds::Nothing)
     }
 
     /// Charges the allocations of a value: its own, and that of a box around it. Structs and tuples have none of their
@@ -161,7 +160,8 @@ impl<'b, D> MeteredCodec<'b, D> {
         D: Deserializer<'de>,
     {
         let visitor = self.meter(visitor, holds)?;
-        self.descend(visitor, decode)
+        let budget = self.budget.inside().map_err(Broken::into_error)?;
+        decode(self.codec, MeteredVisitor { budget, ..visitor })
     }
 
     /// Decodes a value that consists of its fields alone, one level deeper.
@@ -174,21 +174,8 @@ impl<'b, D> MeteredCodec<'b, D> {
     where
         D: Deserializer<'de>,
     {
-        let visitor = self.meter_byteless(visitor, Holds::Fields)?;
-        self.descend(visitor, decode)
-    }
-
-    #[inline]
-    fn descend<'de, V: Visitor<'de>>(
-        self,
-        visitor: MeteredVisitor<'b, V>,
-        decode: impl FnOnce(D, MeteredVisitor<'b, V>) -> Result<V::Value, D::Error>,
-    ) -> Result<V::Value, D::Error>
-    where
-        D: Deserializer<'de>,
-    {
-        let budget = self.budget.inside().map_err(Broken::into_error)?;
-        decode(self.codec, MeteredVisitor { budget, ..visitor })
+        self.budget.take_byteless().map_err(Broken::into_error)?;
+        self.nest(visitor, Holds::Fields, decode)
     }
 }
 
@@ -235,13 +222,13 @@ impl<'de, D: Deserializer<'de>> Deserializer<'de> for MeteredCodec<'_, D> {
 
     #[inline]
     fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, D::Error> {
-        let visitor = self.meter_byteless(visitor, Holds::Nothing)?;
+        let visitor = self.meter_byteless(visitor)?;
         self.codec.deserialize_unit(visitor)
     }
 
     #[inline]
     fn deserialize_unit_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, D::Error> {
-        let visitor = self.meter_byteless(visitor, Holds::Nothing)?;
+        let visitor = self.meter_byteless(visitor)?;
         self.codec.deserialize_unit_struct(name, visitor)
     }
 
