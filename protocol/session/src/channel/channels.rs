@@ -201,7 +201,7 @@ impl Channels {
         let channels = self.layout.channels().len();
         self.layout.channel(channel).ok_or(SendError::NoChannel { channel, channels })?;
         let transfers = self.transfers_mut(channel).ok_or(SendError::WrongKind)?;
-        transfers.begin(transfer, label).map_err(|_| SendError::Backlogged)
+        transfers.begin(transfer, label)
     }
 
     /// Returns the transfers of a channel, for their progress. `None` if there were none yet.

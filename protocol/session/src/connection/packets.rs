@@ -21,15 +21,6 @@ pub(crate) struct PacketConnection {
     fragment_bytes: usize,
 }
 
-/// A packet that arrived.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct PlainPacket {
-    /// Its number, which orders packets.
-    pub(crate) sequence: Sequence,
-    /// The position of its payload.
-    pub(crate) span: PayloadSpan,
-}
-
 impl PacketConnection {
     /// Creates a connection on which nothing was sent yet.
     ///
@@ -44,8 +35,8 @@ impl PacketConnection {
         Ok(Self { path, fragment_above, fragment_bytes })
     }
 
-    /// Processes a datagram. Returns the packet that it is or completes, unless it carries acknowledgements alone;
-    /// `scratch` receives packets that came in fragments.
+    /// Processes a datagram. Returns the number and payload of the packet that it is or completes, unless it carries
+    /// acknowledgements alone; `scratch` receives packets that came in fragments.
     ///
     /// # Errors
     /// The reason why the datagram was dropped, which is already counted.
@@ -54,11 +45,11 @@ impl PacketConnection {
         datagram: &[u8],
         scratch: &mut Vec<u8>,
         now: Instant,
-    ) -> Result<Option<PlainPacket>, Reject> {
+    ) -> Result<Option<(Sequence, PayloadSpan)>, Reject> {
         let packet = self.path.handle_plain(datagram, scratch, now)?;
         // Reliable 1.0 sends acknowledgements as packets without payload.
         let is_empty = |span: &PayloadSpan| matches!(span, PayloadSpan::Datagram(range) if range.is_empty());
-        Ok(packet.filter(|(_, span)| !is_empty(span)).map(|(sequence, span)| PlainPacket { sequence, span }))
+        Ok(packet.filter(|(_, span)| !is_empty(span)))
     }
 
     /// Sends a packet, in fragments if it is large, and returns its number.

@@ -5,7 +5,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::packets::{PacketConnection, PlainPacket};
+use super::packets::PacketConnection;
 use super::peer_session::PeerSession;
 use super::{
     Budget, Connection, ConnectionConfig, ConnectionConfigError, Memory, PacketTimes, PathStats, ReceivedDatagram,
@@ -121,7 +121,7 @@ impl ClientProtocol {
                 Some(ReceivedDatagram::Message(Some(SessionMessage::Payload { sequence, span, times: times() })))
             }
             Self::Packets(packets) => {
-                let PlainPacket { sequence, span } = packets.handle(payload, scratch, now).ok().flatten()?;
+                let (sequence, span) = packets.handle(payload, scratch, now).ok().flatten()?;
                 let span = span.shifted(start);
                 Some(ReceivedDatagram::Message(Some(SessionMessage::Packet { sequence, span, times: times() })))
             }

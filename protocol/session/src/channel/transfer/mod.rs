@@ -35,7 +35,6 @@ use sha2::{Digest as _, Sha256};
 
 pub use self::event::TransferEvent;
 pub use self::receiver::{PartialTransfer, TransferContent};
-pub use self::sender::TransferBeginError;
 pub(crate) use self::store::HashingGrant;
 pub use self::transfers::Transfers;
 

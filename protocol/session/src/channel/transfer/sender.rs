@@ -267,24 +267,6 @@ impl fmt::Debug for TransferSender {
     }
 }
 
-/// Why a transfer was not queued.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-#[non_exhaustive]
-pub enum TransferBeginError {
-    /// `max_waiting` transfers wait already.
-    Backlogged,
-}
-
-impl fmt::Display for TransferBeginError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Backlogged => "too many transfers wait to be sent",
-        })
-    }
-}
-
-impl core::error::Error for TransferBeginError {}
-
 /// Slices in one word of a set.
 const WORD: u32 = u64::BITS;
 

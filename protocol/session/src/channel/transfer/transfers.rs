@@ -8,13 +8,14 @@ use super::TransferReason;
 use super::frame::TransferFrame;
 use super::incoming::IncomingTransfers;
 use super::receiver::PartialTransfer;
-use super::sender::{TransferBeginError, TransferSender};
+use super::sender::TransferSender;
 use super::store::HashingGrant;
 use super::{
     Reception, SentTransferFrame, Transfer, TransferConfig, TransferConfigError, TransferEvent, TransferId,
     TransferProgress, TransferViolation, WINDOW,
 };
 use crate::reliability::MemoryBudget;
+use crate::send_error::SendError;
 use slipgate_netcode::slab::MustExist;
 
 /// A channel of transfers.
@@ -68,8 +69,8 @@ impl Transfers {
     /// Queues a transfer. `label` describes it to the peer's application.
     ///
     /// # Errors
-    /// [`TransferBeginError::Backlogged`] if `max_waiting` transfers wait.
-    pub fn begin(&mut self, transfer: Transfer, label: u64) -> Result<TransferId, TransferBeginError> {
+    /// [`SendError::Backlogged`] if `max_waiting` transfers wait.
+    pub fn begin(&mut self, transfer: Transfer, label: u64) -> Result<TransferId, SendError> {
         self.outgoing.begin(transfer, label)
     }
 
@@ -220,11 +221,11 @@ impl OutgoingTransfers {
         }
     }
 
-    pub(super) fn begin(&mut self, transfer: Transfer, label: u64) -> Result<TransferId, TransferBeginError> {
+    pub(super) fn begin(&mut self, transfer: Transfer, label: u64) -> Result<TransferId, SendError> {
         // A slot may have become free since the last call.
         self.start_waiting();
         if self.waiting.len() >= self.max_waiting && !self.can_start(self.next_id) {
-            return Err(TransferBeginError::Backlogged);
+            return Err(SendError::Backlogged);
         }
         let id = self.next_id;
         self.next_id = TransferId(id.0.wrapping_add(1));

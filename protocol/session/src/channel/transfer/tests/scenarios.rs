@@ -3,6 +3,7 @@
 use std::vec::Vec;
 
 use super::*;
+use crate::send_error::SendError;
 
 #[test]
 fn transfer_arrives_once_and_its_sender_gets_delivered() {
@@ -70,7 +71,7 @@ fn transfers_beyond_max_at_once_wait_up_to_max_waiting() {
     for label in 0..5 {
         left.begin(small.clone(), label).unwrap();
     }
-    assert_eq!(left.begin(small, 5), Err(TransferBeginError::Backlogged));
+    assert_eq!(left.begin(small, 5), Err(SendError::Backlogged));
     let mut labels = Vec::new();
     for _ in 0..10 {
         talk(&mut left, &mut right);
