@@ -1,7 +1,6 @@
 //! The transfers of the peer: admission, partial transfers of earlier connections, and close frames.
 
 use alloc::vec::Vec;
-use core::ops::Range;
 
 use super::TransferReason;
 use super::frame::{TransferBegin, TransferFrame};
@@ -13,6 +12,7 @@ use super::{
 };
 use crate::channel::steps;
 use crate::reliability::MemoryBudget;
+use crate::wire::reliable::{Sequence, SequenceBits};
 
 /// All incoming transfers of a channel.
 pub(super) struct IncomingTransfers {
@@ -300,13 +300,18 @@ impl ActiveTransfer {
 
 /// The close frames of the last 1,024 ids that were not acked: `Done`, or `Refuse` with its reason. They are found by
 /// id, so that a thousand of them cost no more than one.
-#[derive(Default)]
 pub(super) struct CloseFrames {
-    unacked: IdSet,
+    unacked: SequenceBits,
     /// The close frames that must be written.
-    state: IdSet,
+    state: SequenceBits,
     /// Why a transfer was refused, by its id modulo the window; `None`: it is complete. Grows with the ids in use.
     reasons: Vec<Option<TransferReason>>,
+}
+
+impl Default for CloseFrames {
+    fn default() -> Self {
+        Self { unacked: SequenceBits::new(WINDOW), state: SequenceBits::new(WINDOW), reasons: Vec::new() }
+    }
 }
 
 impl CloseFrames {
@@ -320,27 +325,27 @@ impl CloseFrames {
         if let Some(reason) = self.reasons.get_mut(index) {
             *reason = refused;
         }
-        self.unacked.insert(id);
-        self.state.insert(id);
+        self.unacked.set(id.sequence());
+        self.state.set(id.sequence());
     }
 
     /// Removes the close frame of a transfer.
     pub(super) fn drop(&mut self, id: TransferId) {
-        self.unacked.remove(id);
-        self.state.remove(id);
+        self.unacked.take(id.sequence());
+        self.state.take(id.sequence());
     }
 
     /// Advances the window by `count` ids, up to `last`. The peer has acted on the close frames of the ids that leave
     /// it, or it would not have started `last`.
     pub(super) fn advance(&mut self, last: TransferId, count: u16) {
         // The sender has started later ids, so it has seen the replies to these.
-        self.unacked.clear(last, count);
-        self.state.clear(last, count);
+        clear(&mut self.unacked, last, count);
+        clear(&mut self.state, last, count);
     }
 
     pub(super) fn on_lost(&mut self, id: TransferId) {
-        if self.unacked.contains(id) {
-            self.state.insert(id);
+        if self.unacked.get(id.sequence()) {
+            self.state.set(id.sequence());
         }
     }
 
@@ -350,21 +355,27 @@ impl CloseFrames {
 
     /// Writes the close frame of the oldest transfer, counted from the window's start.
     pub(super) fn write(&mut self, oldest: TransferId, buf: &mut [u8]) -> Option<(usize, SentTransferFrame)> {
-        let id = self.state.first_from(oldest)?;
+        let id = TransferId(self.state.first_set(oldest.sequence())?.0);
+        steps::count(usize::from(id.0.wrapping_sub(oldest.0)) / u64::BITS as usize + 1);
         let refused = self.reasons.get(usize::from(id.0 % WINDOW)).copied().flatten();
         let frame = refused.map_or(TransferFrame::Done { id }, |reason| TransferFrame::Refuse { id, reason });
         let bytes = frame.write(buf)?;
-        self.state.remove(id);
+        self.state.take(id.sequence());
         Some((bytes, SentTransferFrame::Close(id)))
     }
 }
 
 /// The window of the ids that were started: a late copy of a `Begin` starts no transfer again (§4.1).
-#[derive(Default)]
 pub(super) struct IdWindow {
     /// One past the newest id.
     next: u16,
-    marked: IdSet,
+    marked: SequenceBits,
+}
+
+impl Default for IdWindow {
+    fn default() -> Self {
+        Self { next: 0, marked: SequenceBits::new(WINDOW) }
+    }
 }
 
 impl IdWindow {
@@ -388,7 +399,7 @@ impl IdWindow {
 
     /// Returns whether a transfer with this id was started, or is too old to be started.
     pub(super) fn contains(&self, id: TransferId) -> bool {
-        self.is_expired(id) || (self.is_within(id) && self.marked.contains(id))
+        self.is_expired(id) || (self.is_within(id) && self.marked.get(id.sequence()))
     }
 
     /// Marks an id. Returns by how many ids the window advanced for it, or `None` if it is not new.
@@ -400,10 +411,10 @@ impl IdWindow {
         // A newer id: the window advances, and the oldest ids leave it.
         if !self.is_within(id) {
             passed = id.0.wrapping_sub(self.next).min(WINDOW - 1) + 1;
-            self.marked.clear(id, passed);
+            clear(&mut self.marked, id, passed);
             self.next = id.0.wrapping_add(1);
         }
-        self.marked.insert(id);
+        self.marked.set(id.sequence());
         Some(passed)
     }
 
@@ -412,113 +423,22 @@ impl IdWindow {
     }
 }
 
-const BITS: u16 = u64::BITS as u16;
-const WORDS: u16 = WINDOW / BITS;
-
-/// A set of ids of which no two are 1,024 or more apart: a bit for each, reused by the id 1,024 later. Each operation
-/// takes at most 17 steps.
-#[derive(Default)]
-pub(super) struct IdSet([u64; WORDS as usize]);
-
-impl IdSet {
-    pub(super) fn contains(&self, id: TransferId) -> bool {
-        self.0.get(word(id.0)).is_some_and(|word| word & bit(id.0) != 0)
-    }
-
-    /// Adds an id.
-    pub(super) fn insert(&mut self, id: TransferId) {
-        if let Some(word) = self.0.get_mut(word(id.0)) {
-            *word |= bit(id.0);
-        }
-    }
-
-    /// Removes an id. Returns whether it was in the set.
-    pub(super) fn remove(&mut self, id: TransferId) -> bool {
-        let was_in = self.contains(id);
-        if let Some(word) = self.0.get_mut(word(id.0)) {
-            *word &= !bit(id.0);
-        }
-        was_in
-    }
-
-    /// Removes all ids with the bits of the `count` ids up to `last`, at most 1,024.
-    pub(super) fn clear(&mut self, last: TransferId, count: u16) {
-        for (first_id, bits) in runs(last.0.wrapping_sub(count).wrapping_add(1), count) {
-            if let Some(word) = self.0.get_mut(word(first_id)) {
-                *word &= !bits;
-            }
-        }
-    }
-
-    /// Returns the first id from `oldest` on.
-    pub(super) fn first_from(&self, oldest: TransferId) -> Option<TransferId> {
-        runs(oldest.0, WINDOW).find_map(|(first_id, bits)| {
-            let here = self.0.get(word(first_id))? & bits;
-            (here != 0).then(|| TransferId((first_id - first_id % BITS).wrapping_add(here.trailing_zeros() as u16)))
-        })
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.0 == [0; WORDS as usize]
-    }
+/// Clears the bits of the `count` ids up to `last`, at most 1,024.
+fn clear(bits: &mut SequenceBits, last: TransferId, count: u16) {
+    steps::count(usize::from(count) / u64::BITS as usize + 1);
+    bits.clear(last.sequence() - count + 1, count);
 }
 
-/// Returns consecutive ids word by word: an id of each word, and the bits of the ids in it.
-fn runs(first: u16, count: u16) -> impl Iterator<Item = (u16, u64)> {
-    let mut left = Range { start: 0, end: count };
-    core::iter::from_fn(move || {
-        let first_id = first.wrapping_add(left.start);
-        // Up to the end of the word, or of the range.
-        let length = (BITS - first_id % BITS).min(left.end - left.start);
-        left.start += length;
-        steps::count(1);
-        (length > 0).then(|| (first_id, u64::MAX >> (BITS - length) << (first_id % BITS)))
-    })
-}
-
-const fn word(number: u16) -> usize {
-    (number % WINDOW / BITS) as usize
-}
-
-const fn bit(number: u16) -> u64 {
-    1 << (number % BITS)
+impl TransferId {
+    /// Returns the id as the index of a bit: ids wrap as sequence numbers do.
+    const fn sequence(self) -> Sequence {
+        Sequence(self.0)
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
-    use proptest::prelude::*;
-
     use super::*;
-
-    proptest! {
-        #[test]
-        fn id_set_matches_a_model_while_its_window_advances(
-            start in any::<u16>(),
-            operations in prop::collection::vec((0u16..WINDOW, any::<bool>(), 0u16..=WINDOW), 0..100),
-        ) {
-            let (mut ids, mut model, mut oldest) = (IdSet::default(), BTreeSet::new(), u32::from(start) + (1 << 16));
-            for (ahead, add, moves) in operations {
-                let number = oldest + u32::from(ahead);
-                let id = |number: u32| TransferId(number as u16);
-                if add {
-                    ids.insert(id(number));
-                    model.insert(number);
-                } else {
-                    prop_assert_eq!(ids.remove(id(number)), model.remove(&number));
-                }
-                if moves.is_multiple_of(3) {
-                    oldest += u32::from(moves);
-                    ids.clear(id(oldest - 1), moves);
-                    model.retain(|number| *number >= oldest);
-                }
-                prop_assert_eq!(ids.first_from(id(oldest)), model.first().map(|first| id(*first)));
-                prop_assert_eq!(ids.is_empty(), model.is_empty());
-                prop_assert_eq!(ids.contains(id(number)), model.contains(&number));
-            }
-        }
-    }
 
     #[test]
     fn id_is_new_once_in_any_order_across_the_wrap() {

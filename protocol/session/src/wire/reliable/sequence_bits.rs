@@ -54,6 +54,11 @@ impl SequenceBits {
         }
     }
 
+    /// Returns whether no bit is set.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.words.iter().all(|word| *word == 0)
+    }
+
     /// Clears one bit, and returns whether it was set.
     pub(crate) fn take(&mut self, sequence: Sequence) -> bool {
         let (word, bit) = self.slot(sequence);
@@ -155,6 +160,7 @@ mod tests {
                         prop_assert_eq!(bits.first_set(Sequence(first)), found);
                     }
                 }
+                prop_assert_eq!(bits.is_empty(), model.is_empty());
                 for at in 0..size {
                     prop_assert_eq!(bits.get(Sequence(at)), model.contains(&at));
                 }
