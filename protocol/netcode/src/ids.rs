@@ -12,21 +12,9 @@ impl From<u64> for ClientId {
     }
 }
 
-impl fmt::Display for ClientId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
 /// The sequence number of a packet in one direction of a connection: a newer packet has a higher one.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Default)]
 pub struct PacketNumber(pub u64);
-
-impl fmt::Display for PacketNumber {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
 
 /// The index of a client on its server, over all shards: the lowest one that was free. The client learns it from its
 /// first keep-alive (§1.12).
@@ -39,18 +27,19 @@ impl From<u32> for ClientIndex {
     }
 }
 
-impl fmt::Display for ClientIndex {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
 /// The index of a client's slot on its shard, from 0. A shard fills the lowest free slot first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Default)]
 pub struct SlotIndex(pub u32);
 
-impl fmt::Display for SlotIndex {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
+/// Shows identities as their numbers.
+macro_rules! shown_as_number {
+    ($($id:ident)*) => {$(
+        impl fmt::Display for $id {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    )*};
 }
+
+shown_as_number! { ClientId PacketNumber ClientIndex SlotIndex }

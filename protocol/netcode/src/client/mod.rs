@@ -310,38 +310,26 @@ impl NetcodeClient {
     /// Returns the address of the server to which the client is connecting or connected.
     #[must_use]
     pub fn server(&self) -> Option<Address> {
-        match &self.role {
-            ClientRole::Active(session) => Some(session.server()),
-            _ => None,
-        }
+        self.session().map(TokenSession::server)
     }
 
     /// Returns when the last authentic packet of the server arrived, while connecting or connected over a network.
     #[inline]
     pub fn last_received_at(&self) -> Option<Instant> {
-        match &self.role {
-            ClientRole::Active(session) => Some(session.last_received_at()),
-            _ => None,
-        }
+        self.session().map(TokenSession::last_received_at)
     }
 
     /// Returns the next moment at which `tick` or `transmit` has work to do, even if no datagram arrives.
     #[inline]
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
-        match &self.role {
-            ClientRole::Active(session) => Some(session.next_deadline()),
-            _ => None,
-        }
+        self.session().map(TokenSession::next_deadline)
     }
 
     /// Returns the name of the token with which the session has sealed packets. It must never be used again.
     #[must_use]
     pub fn used_token(&self) -> Option<TokenName> {
-        match &self.role {
-            ClientRole::Active(session) if session.has_sealed() => Some(session.name()),
-            _ => None,
-        }
+        self.session().filter(|session| session.has_sealed()).map(TokenSession::name)
     }
 
     /// Returns whether disconnect packets are not sent yet.
@@ -354,6 +342,12 @@ impl NetcodeClient {
     #[must_use]
     pub const fn discards(&self) -> &Discards {
         &self.discards
+    }
+
+    /// Returns the session, while connecting or connected over a network.
+    #[inline]
+    fn session(&self) -> Option<&TokenSession> {
+        if let ClientRole::Active(session) = &self.role { Some(session) } else { None }
     }
 
     fn on_connected(&mut self) {

@@ -47,7 +47,7 @@ pub trait PacketKey {
 
 impl PacketKey for Key {
     fn seal(&self, nonce: [u8; NONCE_BYTES], associated: &[u8], plain: &mut [u8]) -> [u8; TAG_BYTES] {
-        packets::seal(self, nonce, associated, plain)
+        packets::prepare(self).seal(nonce, associated, plain)
     }
 
     fn open<'a>(
@@ -56,7 +56,7 @@ impl PacketKey for Key {
         associated: &[u8],
         sealed: &'a mut [u8],
     ) -> Result<&'a mut [u8], NotAuthentic> {
-        packets::open(self, nonce, associated, sealed)
+        packets::prepare(self).open(nonce, associated, sealed)
     }
 }
 
@@ -78,9 +78,19 @@ pub mod portable {
         }
     }
 
+    /// Returns a key for a single packet.
+    #[cfg(not(feature = "ring"))]
+    pub(crate) fn prepare(key: &Key) -> PreparedKey {
+        key.clone().into()
+    }
+
     impl PacketKey for PreparedKey {
         fn seal(&self, nonce: [u8; NONCE_BYTES], associated: &[u8], plain: &mut [u8]) -> [u8; TAG_BYTES] {
-            seal(&self.0, nonce, associated, plain)
+            let cipher = ChaCha20Poly1305::new(self.0.expose().into());
+            let tag = cipher.encrypt_inout_detached(&nonce.into(), associated, plain.into());
+            // RFC 8439, section 2.8, limits the plaintext to 2^32 blocks of 64 bytes. No packet gets near it.
+            debug_assert!(tag.is_ok(), "a packet is far below the cipher's limit of 256 GiB");
+            tag.map(Into::into).unwrap_or_default()
         }
 
         fn open<'a>(
@@ -89,37 +99,14 @@ pub mod portable {
             associated: &[u8],
             sealed: &'a mut [u8],
         ) -> Result<&'a mut [u8], NotAuthentic> {
-            open(&self.0, nonce, associated, sealed)
+            // A datagram shorter than a tag cannot be authentic.
+            let (plain, tag) = sealed.split_last_chunk_mut::<TAG_BYTES>().ok_or(NotAuthentic)?;
+            let cipher = ChaCha20Poly1305::new(self.0.expose().into());
+            cipher
+                .decrypt_inout_detached(&nonce.into(), associated, (&mut *plain).into(), &Tag::from(*tag))
+                .map_err(|_| NotAuthentic)?;
+            Ok(plain)
         }
-    }
-
-    /// Encrypts `plain` in place and returns the tag.
-    #[must_use]
-    pub(crate) fn seal(key: &Key, nonce: [u8; NONCE_BYTES], associated: &[u8], plain: &mut [u8]) -> [u8; TAG_BYTES] {
-        let cipher = ChaCha20Poly1305::new(key.expose().into());
-        let tag = cipher.encrypt_inout_detached(&nonce.into(), associated, plain.into());
-        // RFC 8439, section 2.8, limits the plaintext to 2^32 blocks of 64 bytes. No packet gets near it.
-        debug_assert!(tag.is_ok(), "a packet is far below the cipher's limit of 256 GiB");
-        tag.map(Into::into).unwrap_or_default()
-    }
-
-    /// Decrypts `sealed`, ciphertext and tag, in place and returns the plaintext.
-    ///
-    /// # Errors
-    /// [`NotAuthentic`] when the tag does not match. The content of `sealed` is undefined then.
-    pub(crate) fn open<'a>(
-        key: &Key,
-        nonce: [u8; NONCE_BYTES],
-        associated: &[u8],
-        sealed: &'a mut [u8],
-    ) -> Result<&'a mut [u8], NotAuthentic> {
-        // A datagram shorter than a tag cannot be authentic.
-        let (plain, tag) = sealed.split_last_chunk_mut::<TAG_BYTES>().ok_or(NotAuthentic)?;
-        let cipher = ChaCha20Poly1305::new(key.expose().into());
-        cipher
-            .decrypt_inout_detached(&nonce.into(), associated, (&mut *plain).into(), &Tag::from(*tag))
-            .map_err(|_| NotAuthentic)?;
-        Ok(plain)
     }
 }
 
@@ -160,14 +147,15 @@ pub mod ring {
         }
     }
 
+    /// Returns a key for a single packet.
     #[expect(clippy::expect_used, reason = "ring refuses a key only for its length, and this one has the right length")]
-    fn prepare(key: &Key) -> LessSafeKey {
+    pub(crate) fn prepare(key: &Key) -> LessSafeKey {
         LessSafeKey::new(UnboundKey::new(&CHACHA20_POLY1305, key.expose()).expect("a key of 32 bytes"))
     }
 
     impl PacketKey for PreparedKey {
         fn seal(&self, nonce: [u8; NONCE_BYTES], associated: &[u8], plain: &mut [u8]) -> [u8; TAG_BYTES] {
-            seal_with(&self.0, nonce, associated, plain)
+            PacketKey::seal(&self.0, nonce, associated, plain)
         }
 
         fn open<'a>(
@@ -176,48 +164,31 @@ pub mod ring {
             associated: &[u8],
             sealed: &'a mut [u8],
         ) -> Result<&'a mut [u8], NotAuthentic> {
-            open_with(&self.0, nonce, associated, sealed)
+            PacketKey::open(&self.0, nonce, associated, sealed)
         }
     }
 
-    #[inline]
-    fn seal_with(key: &LessSafeKey, nonce: [u8; NONCE_BYTES], associated: &[u8], plain: &mut [u8]) -> [u8; TAG_BYTES] {
-        // The lanes guarantee uniqueness: a sequence number is taken once under each key.
-        let nonce = Nonce::assume_unique_for_key(nonce);
-        let tag = key.seal_in_place_separate_tag(nonce, Aad::from(associated), plain);
-        debug_assert!(tag.is_ok(), "a packet is far below the cipher's limit of 256 GiB");
-        tag.ok().and_then(|tag| tag.as_ref().try_into().ok()).unwrap_or_default()
-    }
+    impl PacketKey for LessSafeKey {
+        #[inline]
+        fn seal(&self, nonce: [u8; NONCE_BYTES], associated: &[u8], plain: &mut [u8]) -> [u8; TAG_BYTES] {
+            // The lanes guarantee uniqueness: a sequence number is taken once under each key.
+            let nonce = Nonce::assume_unique_for_key(nonce);
+            let tag = self.seal_in_place_separate_tag(nonce, Aad::from(associated), plain);
+            debug_assert!(tag.is_ok(), "a packet is far below the cipher's limit of 256 GiB");
+            tag.ok().and_then(|tag| tag.as_ref().try_into().ok()).unwrap_or_default()
+        }
 
-    #[inline]
-    fn open_with<'a>(
-        key: &LessSafeKey,
-        nonce: [u8; NONCE_BYTES],
-        associated: &[u8],
-        sealed: &'a mut [u8],
-    ) -> Result<&'a mut [u8], NotAuthentic> {
-        let nonce = Nonce::assume_unique_for_key(nonce);
-        // The name `assume_unique_for_key` concerns sealing. Opening a nonce twice is harmless.
-        key.open_in_place(nonce, Aad::from(associated), sealed).map_err(|_| NotAuthentic)
-    }
-
-    /// Encrypts `plain` in place and returns the tag.
-    #[must_use]
-    pub(crate) fn seal(key: &Key, nonce: [u8; NONCE_BYTES], associated: &[u8], plain: &mut [u8]) -> [u8; TAG_BYTES] {
-        seal_with(&prepare(key), nonce, associated, plain)
-    }
-
-    /// Decrypts `sealed`, ciphertext and tag, in place and returns the plaintext.
-    ///
-    /// # Errors
-    /// [`NotAuthentic`] when the tag does not match. The content of `sealed` is undefined then.
-    pub(crate) fn open<'a>(
-        key: &Key,
-        nonce: [u8; NONCE_BYTES],
-        associated: &[u8],
-        sealed: &'a mut [u8],
-    ) -> Result<&'a mut [u8], NotAuthentic> {
-        open_with(&prepare(key), nonce, associated, sealed)
+        #[inline]
+        fn open<'a>(
+            &self,
+            nonce: [u8; NONCE_BYTES],
+            associated: &[u8],
+            sealed: &'a mut [u8],
+        ) -> Result<&'a mut [u8], NotAuthentic> {
+            let nonce = Nonce::assume_unique_for_key(nonce);
+            // The name `assume_unique_for_key` concerns sealing. Opening a nonce twice is harmless.
+            self.open_in_place(nonce, Aad::from(associated), sealed).map_err(|_| NotAuthentic)
+        }
     }
 
     #[cfg(test)]
@@ -232,7 +203,7 @@ pub mod ring {
                 let mut plain = [1; 40];
                 (key(&mut plain), plain)
             };
-            let of = |byte| sealed(&|plain| seal(&bytes(byte), [5; NONCE_BYTES], b"beside", plain));
+            let of = |byte| sealed(&|plain| prepare(&bytes(byte)).seal([5; NONCE_BYTES], b"beside", plain));
             assert_eq!(sealed(&|plain| prepared.seal([5; NONCE_BYTES], b"beside", plain)), of(7));
             prepared.wipe();
             assert_eq!(sealed(&|plain| prepared.seal([5; NONCE_BYTES], b"beside", plain)), of(0));
@@ -255,23 +226,23 @@ mod tests {
             plain in prop::collection::vec(any::<u8>(), 0..1300),
             flip in any::<prop::sample::Index>(),
         ) {
-            let key = Key::from(key);
+            let (fast_key, slow_key) = (ring::prepare(&Key::from(key)), portable::PreparedKey::from(Key::from(key)));
             let (mut fast, mut slow) = (plain.clone(), plain.clone());
-            let tag = ring::seal(&key, nonce(sequence), &associated, &mut fast);
-            prop_assert_eq!(tag, portable::seal(&key, nonce(sequence), &associated, &mut slow));
+            let tag = fast_key.seal(nonce(sequence), &associated, &mut fast);
+            prop_assert_eq!(tag, slow_key.seal(nonce(sequence), &associated, &mut slow));
             prop_assert_eq!(&fast, &slow);
 
             fast.extend_from_slice(&tag);
             let mut crossed = fast.clone();
             let mut altered = fast.clone();
-            prop_assert_eq!(portable::open(&key, nonce(sequence), &associated, &mut fast), Ok(&mut plain.clone()[..]));
-            prop_assert_eq!(ring::open(&key, nonce(sequence), &associated, &mut crossed), Ok(&mut plain.clone()[..]));
+            prop_assert_eq!(slow_key.open(nonce(sequence), &associated, &mut fast), Ok(&mut plain.clone()[..]));
+            prop_assert_eq!(fast_key.open(nonce(sequence), &associated, &mut crossed), Ok(&mut plain.clone()[..]));
 
             let index = flip.index(altered.len());
             altered[index] ^= 0x40;
             let mut again = altered.clone();
-            prop_assert_eq!(portable::open(&key, nonce(sequence), &associated, &mut altered), Err(NotAuthentic));
-            prop_assert_eq!(ring::open(&key, nonce(sequence), &associated, &mut again), Err(NotAuthentic));
+            prop_assert_eq!(slow_key.open(nonce(sequence), &associated, &mut altered), Err(NotAuthentic));
+            prop_assert_eq!(fast_key.open(nonce(sequence), &associated, &mut again), Err(NotAuthentic));
         }
     }
 }

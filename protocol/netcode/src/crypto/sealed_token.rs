@@ -3,7 +3,7 @@
 use chacha20::R20;
 use zeroize::Zeroize;
 
-use super::aead::{NONCE_BYTES, NotAuthentic, nonce, packets};
+use super::aead::{NONCE_BYTES, NotAuthentic, PacketKey, nonce};
 use super::key::Key;
 use crate::time::UnixSeconds;
 use crate::wire::cursor::Writer;
@@ -56,7 +56,7 @@ fn xchacha_subkey(key: &Key, nonce: &[u8; TOKEN_NONCE_BYTES]) -> (Key, [u8; NONC
 pub fn seal_private(key: &Key, context: &PrivateContext<'_>, token: &mut [u8; PRIVATE_TOKEN_BYTES]) {
     let Some((plain, tag)) = token.split_last_chunk_mut::<TAG_BYTES>() else { return };
     let (key, nonce) = xchacha_subkey(key, context.nonce);
-    *tag = packets::seal(&key, nonce, &context.associated(), plain);
+    *tag = key.seal(nonce, &context.associated(), plain);
 }
 
 /// Opens a private part in place.
@@ -70,14 +70,14 @@ pub fn open_private<'a>(
     token: &'a mut [u8; PRIVATE_TOKEN_BYTES],
 ) -> Result<&'a mut [u8; PRIVATE_TOKEN_PLAIN_BYTES], NotAuthentic> {
     let (key, nonce) = xchacha_subkey(key, context.nonce);
-    let plain = packets::open(&key, nonce, &context.associated(), token)?;
+    let plain = key.open(nonce, &context.associated(), token)?;
     plain.try_into().map_err(|_| NotAuthentic)
 }
 
 /// Seals a challenge token under the server's own key, without associated data.
 pub fn seal_challenge(key: &Key, sequence: u64, token: &mut [u8; CHALLENGE_TOKEN_BYTES]) {
     if let Some((plain, tag)) = token.split_last_chunk_mut::<TAG_BYTES>() {
-        *tag = packets::seal(key, nonce(sequence), &[], plain);
+        *tag = key.seal(nonce(sequence), &[], plain);
     }
 }
 
@@ -91,7 +91,7 @@ pub fn open_challenge<'a>(
     token: &'a mut [u8; CHALLENGE_TOKEN_BYTES],
 ) -> Result<&'a mut [u8; CHALLENGE_TOKEN_PLAIN_BYTES], NotAuthentic> {
     // The sequence number is sent unencrypted, but a changed one gives another nonce and fails here.
-    let plain = packets::open(key, nonce(sequence), &[], token)?;
+    let plain = key.open(nonce(sequence), &[], token)?;
     plain.try_into().map_err(|_| NotAuthentic)
 }
 
