@@ -44,22 +44,11 @@ pub enum Threshold {
     AboveMin(Duration),
 }
 
-/// The mode before the first acknowledgement.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum InitialMode {
-    /// Good, because the round trip counts as zero, as in the article's sample source.
-    Good,
-    /// Bad until a packet was acknowledged.
-    Bad,
-}
-
 /// How the algorithm differs from the article, if at all.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BinaryConfig {
     /// When a round trip is bad.
     pub threshold: Threshold,
-    /// The mode before the first acknowledgement.
-    pub initial_mode: InitialMode,
     /// Bytes of a packet on the path; the article has 256. The limit is this times the packets per second, in bytes:
     /// smaller packets may be more per second, larger ones are fewer.
     pub packet_bytes: u32,
@@ -68,11 +57,7 @@ pub struct BinaryConfig {
 impl Default for BinaryConfig {
     /// Returns the article's settings.
     fn default() -> Self {
-        Self {
-            threshold: Threshold::Absolute(BAD_ROUND_TRIP),
-            initial_mode: InitialMode::Good,
-            packet_bytes: FLOOR_PACKET_BYTES,
-        }
+        Self { threshold: Threshold::Absolute(BAD_ROUND_TRIP), packet_bytes: FLOOR_PACKET_BYTES }
     }
 }
 
@@ -99,7 +84,6 @@ pub(crate) struct Binary {
     since_halving: Duration,
     /// Seconds; zero before the first sample, as in the article's sample source.
     round_trip: f64,
-    has_sample: bool,
     min_round_trip: WindowedMinMax,
     ticked_at: Option<Instant>,
 }
@@ -116,16 +100,12 @@ impl Binary {
             good_for: Duration::ZERO,
             since_halving: Duration::ZERO,
             round_trip: 0.0,
-            has_sample: false,
             min_round_trip: WindowedMinMax::min(BASE_WINDOW, BASE_WINDOW),
             ticked_at: None,
         }
     }
 
     fn is_good(&self) -> bool {
-        if !self.has_sample && self.config.initial_mode == InitialMode::Bad {
-            return false;
-        }
         // An unknown minimum counts as zero, so the relative threshold starts strict.
         let bound = match self.config.threshold {
             Threshold::Absolute(bound) => bound.as_secs_f64(),
@@ -191,7 +171,6 @@ impl Controller for Binary {
             if sample <= MAX_ROUND_TRIP {
                 self.round_trip += SMOOTHING * (sample.as_secs_f64() - self.round_trip);
                 self.min_round_trip.push(sample.as_secs_f64(), feedback.now.since_start().as_secs_f64());
-                self.has_sample = true;
             }
         }
     }
@@ -360,12 +339,9 @@ mod tests {
     }
 
     #[test]
-    fn silence_is_good_in_the_article_and_bad_by_choice() {
+    fn silence_is_good_as_in_the_article() {
         let mut line = Line::new(BinaryConfig::default());
         assert_eq!(line.until_switch(None, 10_000), 4020);
-        let mut careful = Line::new(BinaryConfig { initial_mode: InitialMode::Bad, ..BinaryConfig::default() });
-        assert_eq!(careful.until_switch(None, 10_000), 10_000);
-        assert!(careful.until_switch(Some(50), 10_000) < 4020);
     }
 
     #[test]

@@ -25,7 +25,7 @@ mod timing;
 mod units;
 mod windowed_minmax;
 
-pub use self::binary::{BinaryConfig, InitialMode, Threshold};
+pub use self::binary::{BinaryConfig, Threshold};
 pub use self::controller::{Controller, ControllerReport, Demand, Feedback, NewestAck, PeerTime, Phase, SentPacket};
 pub use self::glide::GlideConfig;
 pub(crate) use self::rate::FLOOR_PACKET_BYTES;

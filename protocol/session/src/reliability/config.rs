@@ -3,7 +3,6 @@
 use core::fmt;
 use core::time::Duration;
 
-use super::constants;
 use crate::wire::reliable::{ACKS_PER_HEADER, FragmentLimits, MAX_FRAGMENTS, MAX_HEADER_BYTES};
 use slipgate_netcode::wire::MAX_PAYLOAD_BYTES;
 
@@ -45,9 +44,6 @@ pub struct EndpointConfig {
     /// incomplete packet. The first fragment also takes `max_packet_bytes`, where packets are assembled, and about
     /// 130 bytes for each of `reassemblies`.
     pub reassembly_bytes: usize,
-    /// How long the first fragment of a packet waits for the others: 1 s by default, because its sender then counts
-    /// the packet as lost.
-    pub reassembly_lifetime: Duration,
     /// When an ack-only packet is sent. `None` sends none, as the reference: there the application must send often
     /// enough.
     pub acks: Option<AckPolicy>,
@@ -88,8 +84,6 @@ impl Default for EndpointConfig {
             received_window: 2048,
             reassemblies: 64,
             reassembly_bytes: 64 * 1024,
-            // The sender declares the packet lost by then, so a later fragment cannot complete anything of use.
-            reassembly_lifetime: constants::LOST_AFTER,
             acks: Some(AckPolicy::default()),
             rtt_history: 512,
             lower_layer_bytes: 28,

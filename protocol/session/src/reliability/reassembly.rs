@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 
 use super::config::EndpointConfig;
+use super::constants;
 use super::fragment_pool::{FragmentList, FragmentPool, MemoryBudget};
 use crate::reject::Reject;
 use crate::wire::reliable::{Fragment, ReliableHeader, Sequence};
@@ -11,6 +12,9 @@ use slipgate_netcode::time::Instant;
 
 /// How long after the last fragment the memory is kept for the next one.
 const RETENTION: Duration = Duration::from_secs(10);
+/// How long the first fragment of a packet waits for the others. Its sender declares the packet lost by then, so a
+/// later fragment cannot complete anything of use.
+const LIFETIME: Duration = constants::LOST_AFTER;
 
 /// A packet of which some fragments have arrived.
 struct PartialPacket {
@@ -73,7 +77,6 @@ pub(super) enum FragmentOutcome {
 pub(super) struct Reassembly {
     fragment_bytes: usize,
     max_packet_bytes: usize,
-    lifetime: Duration,
     size: u16,
     /// One more than the newest packet, as in [`super::receive_window::ReceiveWindow`].
     next: Sequence,
@@ -92,7 +95,6 @@ impl Reassembly {
         Self {
             fragment_bytes: config.fragment_bytes,
             max_packet_bytes: config.max_packet_bytes,
-            lifetime: config.reassembly_lifetime,
             size: config.reassemblies,
             next: Sequence::default(),
             slots: Vec::new(),
@@ -123,7 +125,7 @@ impl Reassembly {
             *slot = Some(PartialPacket::new(fragment, now));
         }
         // The wake-up time is a lower bound: discarded packets do not move it back.
-        self.wake = self.wake.min(now.after(self.lifetime));
+        self.wake = self.wake.min(now.after(LIFETIME));
         Ok(())
     }
 
@@ -176,8 +178,8 @@ impl Reassembly {
         self.wake = Instant::NEVER;
         for slot in &mut self.slots {
             let Some(assembly) = slot else { continue };
-            if !now.reached(assembly.started_at, self.lifetime) {
-                self.wake = self.wake.min(assembly.started_at.after(self.lifetime));
+            if !now.reached(assembly.started_at, LIFETIME) {
+                self.wake = self.wake.min(assembly.started_at.after(LIFETIME));
             } else if let Some(assembly) = slot.take() {
                 self.memory.recycle(assembly.fragments);
                 self.given_up += 1;
