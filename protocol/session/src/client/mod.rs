@@ -2,7 +2,6 @@
 //!
 //! The protocol's state begins when a server gives a slot, and ends with the connection.
 
-mod client_sink;
 mod event;
 mod redirect_policy;
 
@@ -13,12 +12,11 @@ use core::time::Duration;
 
 pub use self::event::ClientSessionEvent;
 
-use self::client_sink::SealingSink;
 use self::redirect_policy::RedirectPolicy;
 use crate::channel::close_code::CloseCode;
 use crate::connection::{
     Budget, ClientProtocol, CloseKind, CloseReason, ClosedBy, Connection, ConnectionConfigError, PathStats,
-    ReceivedDatagram, Role, SendError, SessionMessage, Traffic,
+    ReceivedDatagram, Role, SealingSink, SendError, SessionMessage, Traffic,
 };
 use crate::reliability::NumberSkips;
 use crate::wire::reliable::Sequence;
@@ -333,7 +331,7 @@ impl SessionClient {
         }
         let Some(ClientProtocol::Packets(packets)) = &mut self.protocol else { return Err(SendError::Gone) };
         self.deadline = Instant::default();
-        let mut sink = SealingSink::new(&mut self.netcode, now, outbox, &mut self.buf);
+        let mut sink = sink(&mut self.netcode, now, outbox, &mut self.buf);
         packets.send(payload, now, &mut sink)
     }
 
@@ -369,14 +367,13 @@ impl SessionClient {
         if let (Some(connection), Some(at)) = (protocol.connection_mut(), netcode.last_received_at()) {
             connection.on_received(at);
         }
-        let mut sink = SealingSink::new(netcode, now, outbox, buf);
-        match protocol {
-            ClientProtocol::Packets(packets) => packets.transmit(now, &mut sink),
-            ClientProtocol::Channels(connection) => connection.transmit(now, &mut sink),
-            ClientProtocol::Payloads(_) => {}
-        }
+        let is_full = {
+            let mut sink = sink(netcode, now, outbox, buf);
+            protocol.transmit_within(u64::MAX, now, &mut sink);
+            sink.is_full
+        };
         // The rest leaves with the next call, without a pause.
-        if sink.is_full {
+        if is_full {
             self.deadline = Instant::default();
             return;
         }
@@ -479,14 +476,17 @@ impl SessionClient {
 fn next_visit(protocol: &ClientProtocol, now: Instant) -> (Instant, Instant) {
     // Data that could not leave now is tried again a little later, not at once.
     let later = |at: Instant| at.max(now.after(MIN_WAIT));
-    match protocol {
-        ClientProtocol::Channels(connection) => {
-            let by_ticks = |tick| later(connection.next_deadline_by_ticks(now, tick));
-            (by_ticks(Duration::ZERO), by_ticks(SLEEPERS_TICK))
-        }
-        ClientProtocol::Packets(packets) => [later(packets.next_deadline()); 2].into(),
-        ClientProtocol::Payloads(_) => (Instant::NEVER, Instant::NEVER),
-    }
+    (later(protocol.next_deadline(Duration::ZERO, now)), later(protocol.next_deadline(SLEEPERS_TICK, now)))
+}
+
+/// Returns the sink of the client's packets.
+fn sink<'a, O: Outbox>(
+    netcode: &'a mut NetcodeClient,
+    now: Instant,
+    outbox: &'a mut O,
+    buf: &'a mut [u8; MAX_PAYLOAD_BYTES],
+) -> SealingSink<'a, O, impl FnMut(&[u8], &mut O) -> bool + 'a> {
+    SealingSink::new(outbox, buf, 1, move |payload: &[u8], outbox: &mut O| netcode.send(payload, now, outbox).is_ok())
 }
 
 fn poll_protocol(protocol: &mut ClientProtocol) -> Option<ClientSessionEvent> {

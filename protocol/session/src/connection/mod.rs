@@ -28,6 +28,7 @@ mod plain_text;
 mod received_datagram;
 mod redirect;
 mod reliable_control;
+mod sealing_sink;
 #[cfg(test)]
 mod tests;
 mod traffic;
@@ -41,6 +42,7 @@ pub use self::path::PacketTimes;
 pub use self::path_stats::PathStats;
 pub use self::plain_text::plain_text;
 pub use self::received_datagram::{ReceivedDatagram, SessionMessage};
+pub(crate) use self::sealing_sink::{HEADER_BYTES, SealingSink};
 pub(crate) use self::traffic::ClientProtocol;
 pub use self::traffic::Traffic;
 pub use self::work_budget::{Delivery, Intake, WorkLimits};

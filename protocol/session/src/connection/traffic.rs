@@ -12,7 +12,7 @@ use super::{
     Role, SessionMessage,
 };
 use crate::channel::Layout;
-use crate::reliability::NumberSkips;
+use crate::reliability::{NumberSkips, Sink};
 use crate::wire::PayloadSpan;
 use slipgate_netcode::ids::PacketNumber;
 use slipgate_netcode::time::Instant;
@@ -143,6 +143,29 @@ impl ClientProtocol {
             Self::Payloads(_) => {}
             Self::Packets(packets) => packets.tick(now),
             Self::Channels(connection) => connection.tick(now),
+        }
+    }
+
+    /// Sends what is due, messages on channels in at most `allowance` bytes on the path. Returns the bytes of messages
+    /// that left.
+    #[inline]
+    pub(crate) fn transmit_within(&mut self, allowance: u64, now: Instant, sink: &mut dyn Sink) -> u64 {
+        match self {
+            Self::Payloads(_) => {}
+            Self::Packets(packets) => packets.transmit(now, sink),
+            Self::Channels(connection) => return connection.transmit_within(allowance, now, sink),
+        }
+        0
+    }
+
+    /// Returns when something is due, if nothing arrives before; `NEVER` if nothing is. Data that only waits for its
+    /// channel's bytes per tick is due after `tick`.
+    #[inline]
+    pub(crate) fn next_deadline(&self, tick: Duration, now: Instant) -> Instant {
+        match self {
+            Self::Payloads(_) => Instant::NEVER,
+            Self::Packets(packets) => packets.next_deadline(),
+            Self::Channels(connection) => connection.next_deadline_by_ticks(now, tick),
         }
     }
 

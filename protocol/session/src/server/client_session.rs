@@ -4,10 +4,9 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::client_sink::HEADER_BYTES;
 use super::event::{ConnectionTotals, SessionEvent};
 use crate::channel::close_code::CloseCode;
-use crate::connection::{Budget, ClientProtocol, CloseReason, Connection, PathStats, ReceivedDatagram};
+use crate::connection::{Budget, ClientProtocol, CloseReason, Connection, HEADER_BYTES, PathStats, ReceivedDatagram};
 use slipgate_netcode::ids::{ClientId, PacketNumber};
 use slipgate_netcode::server::ClientHandle;
 use slipgate_netcode::time::Instant;
@@ -179,15 +178,6 @@ impl ClientSession {
     #[inline]
     pub(super) fn is_closed(&self) -> bool {
         self.protocol.connection().is_some_and(Connection::is_closed)
-    }
-
-    #[inline]
-    pub(super) fn next_deadline(&self, now: Instant) -> Instant {
-        match &self.protocol {
-            ClientProtocol::Payloads(_) => Instant::NEVER,
-            ClientProtocol::Packets(packets) => packets.next_deadline(),
-            ClientProtocol::Channels(connection) => connection.next_deadline_by_ticks(now, Duration::ZERO),
-        }
     }
 
     pub(super) fn budget(&self, now: Instant) -> Option<Budget> {

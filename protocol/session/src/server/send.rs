@@ -1,8 +1,9 @@
 //! Payloads, packets and broadcast messages of the application to its clients.
 
-use super::{SessionServer, client_sink};
+use super::SessionServer;
+use super::client_sink::client_sink;
 use crate::channel::{ChannelId, Kind, SendOptions, SharedMessage};
-use crate::connection::{ClientProtocol, SendError, Traffic};
+use crate::connection::{ClientProtocol, HEADER_BYTES, SendError, Traffic};
 use crate::wire::reliable::Sequence;
 use slipgate_netcode::Outbox;
 use slipgate_netcode::server::ClientHandle;
@@ -39,7 +40,7 @@ impl SessionServer {
         let session = session.filter(|session| session.is(client)).ok_or(SendError::Gone)?;
         let ClientProtocol::Payloads(_) = session.protocol else { return Err(SendError::WrongTraffic) };
         netcode.send(client, payload, now, outbox)?;
-        let bytes = payload.len() as u64 + client_sink::HEADER_BYTES;
+        let bytes = payload.len() as u64 + HEADER_BYTES;
         session.totals.on_sent(1, bytes);
         // A client in the same program has no address and needs no uplink.
         if self.uplink.is_limited() && self.netcode.client(client).is_some_and(|info| info.address.is_some()) {
@@ -66,10 +67,13 @@ impl SessionServer {
         let session = sessions.get_mut(client.slot().0 as usize).and_then(Option::as_mut);
         let session = session.filter(|session| session.is(client)).ok_or(SendError::Gone)?;
         let ClientProtocol::Packets(packets) = &mut session.protocol else { return Err(SendError::WrongTraffic) };
-        let mut sink = client_sink::ClientSink::new(netcode, client, now, outbox, buf);
-        let sent = packets.send(payload, now.monotonic, &mut sink);
-        session.totals.on_sent(sink.sent_packets, sink.sent_bytes);
-        uplink.spend(client.slot(), 0, sink.sent_bytes);
+        let sent = {
+            let mut sink = client_sink(netcode, client, now, outbox, buf);
+            let sent = packets.send(payload, now.monotonic, &mut sink);
+            session.totals.on_sent(sink.sent_packets, sink.sent_bytes);
+            uplink.spend(client.slot(), 0, sink.sent_bytes);
+            sent
+        };
         self.wake(client.slot());
         sent
     }

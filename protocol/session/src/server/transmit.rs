@@ -3,8 +3,7 @@
 use core::time::Duration;
 
 use super::SessionServer;
-use super::client_sink::ClientSink;
-use crate::connection::ClientProtocol;
+use super::client_sink::client_sink;
 use slipgate_netcode::Outbox;
 use slipgate_netcode::ids::SlotIndex;
 use slipgate_netcode::time::{Instant, Now};
@@ -85,7 +84,7 @@ impl SessionServer {
     fn transmit_stop(&mut self, now: Now, outbox: &mut impl Outbox) -> bool {
         let Self { netcode, sessions, buf, .. } = self;
         for session in sessions.iter_mut().flatten() {
-            let mut sink = ClientSink::new(netcode, session.client(), now, outbox, buf);
+            let mut sink = client_sink(netcode, session.client(), now, outbox, buf);
             if let Some(connection) = session.protocol.connection_mut() {
                 connection.close_now(now.monotonic, &mut sink);
             }
@@ -132,24 +131,19 @@ impl SessionServer {
         if let (Some(connection), Some(at)) = (session.protocol.connection_mut(), netcode.last_received_at(client)) {
             connection.on_received(at);
         }
-        let mut sink = ClientSink::new(netcode, client, now, outbox, buf);
-        let message_bytes = match &mut session.protocol {
-            ClientProtocol::Payloads(_) => 0,
-            ClientProtocol::Packets(packets) => {
-                packets.transmit(now.monotonic, &mut sink);
-                0
-            }
-            ClientProtocol::Channels(connection) => {
-                connection.transmit_within(uplink.allowance(slot), now.monotonic, &mut sink)
-            }
+        let is_full = {
+            let mut sink = client_sink(netcode, client, now, outbox, buf);
+            let message_bytes = session.protocol.transmit_within(uplink.allowance(slot), now.monotonic, &mut sink);
+            // Acknowledgements and close messages are charged to the uplink, not to the client's allowance.
+            session.totals.on_sent(sink.sent_packets, sink.sent_bytes);
+            uplink.spend(slot, message_bytes, sink.sent_bytes);
+            sink.is_full
         };
-        // Acknowledgements and close messages are charged to the uplink, not to the client's allowance.
-        session.totals.on_sent(sink.sent_packets, sink.sent_bytes);
-        uplink.spend(slot, message_bytes, sink.sent_bytes);
-        if sink.is_full {
+        if is_full {
             return false;
         }
-        let (is_closed, deadline) = (session.is_closed(), session.next_deadline(now.monotonic));
+        let (is_closed, deadline) =
+            (session.is_closed(), session.protocol.next_deadline(Duration::ZERO, now.monotonic));
         if is_closed {
             self.netcode.disconnect(client);
             self.sync_with_netcode();
