@@ -4,9 +4,9 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::time::Duration;
 
-use super::event::{ConnectionTotals, SessionEvent};
+use super::event::{ClientDatagram, ConnectionTotals, SessionEvent};
 use crate::channel::close_code::CloseCode;
-use crate::connection::{Budget, ClientProtocol, CloseReason, Connection, HEADER_BYTES, PathStats, ReceivedDatagram};
+use crate::connection::{Budget, ClientProtocol, CloseReason, Connection, HEADER_BYTES, PathStats};
 use slipgate_netcode::ids::{ClientId, PacketNumber};
 use slipgate_netcode::server::ClientHandle;
 use slipgate_netcode::time::Instant;
@@ -81,10 +81,11 @@ impl ClientSession {
         scratch: &mut Vec<u8>,
         unread: Duration,
         now: Instant,
-    ) -> Option<ReceivedDatagram> {
+    ) -> Option<ClientDatagram> {
         self.totals.on_received(payload.len() as u64 + HEADER_BYTES);
         self.last_active = now;
-        self.protocol.handle(sequence, payload, start, scratch, unread, now)
+        let received = self.protocol.handle(sequence, payload, start, scratch, unread, now)?;
+        Some(ClientDatagram { client: self.client, received })
     }
 
     /// Takes the next event; the end comes last.

@@ -91,7 +91,6 @@ impl SessionServer {
         let unread = now.since(self.drained_at);
         let session = self.wake_client(client).ok()?;
         let received = session.handle(sequence, payload, start, scratch, unread, now);
-        let received = received.map(|received| ClientDatagram { client, received });
         let Some(connection) = session.protocol.connection_mut() else {
             let runs_channels = session.protocol.take_peer_with_channels();
             self.peers_with_channels += u64::from(runs_channels);
