@@ -81,6 +81,12 @@ fn objects_too_large_for_a_message_do_not_hold_others_back() {
     assert!(written(&mut replicator, viewer, 100).unwrap().0.len() > 60, "a large object fits here");
 }
 
+fn spawn_all(replicator: &mut Replicator, ids: core::ops::Range<u16>, kind: ObjectKind) {
+    for id in ids {
+        replicator.spawn(ObjectId(id), kind).unwrap();
+    }
+}
+
 /// 200 objects move at 6 m/s, and a message has room for a sixth of them. Then ten more are spawned. Returns in how many
 /// states all of those are sent.
 fn states_until_new_objects_appear(units: f32, priorities: Priorities) -> u32 {
@@ -91,11 +97,11 @@ fn states_until_new_objects_appear(units: f32, priorities: Priorities) -> u32 {
     let schema = Arc::new(schema.build().unwrap());
     let mut replicator = Replicator::new(schema.clone(), ALL, 1).with_priorities(priorities);
     let (viewer, mut replica) = (replicator.add_viewer().unwrap(), Replica::new(schema, ALL));
-    (0..MOVING).for_each(|id| drop(replicator.spawn(ObjectId(id), kind).unwrap()));
+    spawn_all(&mut replicator, 0..MOVING, kind);
     let mut missing: BTreeSet<u16> = (MOVING..ALL).collect();
     for state in 0..1400 {
         if state == 400 {
-            (MOVING..ALL).for_each(|id| drop(replicator.spawn(ObjectId(id), kind).unwrap()));
+            spawn_all(&mut replicator, MOVING..ALL, kind);
         }
         for id in 0..MOVING {
             // Circles with a radius of 5 m.
