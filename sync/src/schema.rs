@@ -375,8 +375,8 @@ impl Schema {
         self.fnv().0
     }
 
-    /// Returns a hash of the format, of all kinds and fields, and of the game's own version (§6.2), as the version of the
-    /// channels' layout. Peers with another format, schema or version of the game then refuse each other when they
+    /// Returns a hash of the format, of all kinds and fields, and of the game's own version (§6.2), as the version of
+    /// the channels' layout. Peers with another format, schema or version of the game then refuse each other when they
     /// connect.
     #[must_use]
     pub fn version(&self, game_version: u32) -> u32 {

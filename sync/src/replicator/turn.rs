@@ -17,7 +17,7 @@ use crate::schema::Schema;
 const REST_COMMITS: u32 = 10;
 /// The interval to which priorities refer: 50 ms.
 const INTERVALS_PER_SECOND: f32 = 20.0;
-/// The least error of an object whose state at a client is not known, in metres.
+/// The least error of an object if its state at a client is not known, in metres.
 const UNKNOWN_ERROR: f32 = 1.0;
 /// Marks such an object in the table of errors.
 const UNKNOWN: f32 = f32::INFINITY;

@@ -177,7 +177,7 @@ pub(super) struct Viewer {
     pub(super) objects: Vec<ViewedObject>,
     /// The objects to look at for the next message. All others need none.
     pub(super) due: ObjectSet,
-    /// The largest error of an object whose state at the client is known, at the last turn in which priorities grew.
+    /// The largest error of the objects that the client has, at the last turn in which priorities grew.
     pub(super) worst_error: f32,
     /// The group of 64 ids at which the next turn goes on, if more objects are due than it can look at.
     pub(super) next_group: usize,

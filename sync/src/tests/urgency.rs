@@ -87,8 +87,8 @@ fn spawn_all(replicator: &mut Replicator, ids: core::ops::Range<u16>, kind: Obje
     }
 }
 
-/// 200 objects move at 6 m/s, and a message has room for a sixth of them. Then ten more are spawned. Returns in how many
-/// states all of those are sent.
+/// 200 objects move at 6 m/s, and a message has room for a sixth of them. Then ten more are spawned. Returns in how
+/// many states all of those are sent.
 fn states_until_new_objects_appear(units: f32, priorities: Priorities) -> u32 {
     const MOVING: u16 = 200;
     const ALL: u16 = 210;
