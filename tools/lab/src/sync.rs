@@ -24,7 +24,7 @@ pub mod predicting;
 pub mod recording;
 pub mod replay;
 pub mod rewinding;
-mod seeds;
+pub mod seeds;
 pub mod simulating;
 pub mod states;
 pub mod sync_figures;

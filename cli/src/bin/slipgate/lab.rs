@@ -12,6 +12,8 @@ use slipgate_lab::random_paths::{self, TrialResult};
 use slipgate_lab::scenario::Scenario;
 #[cfg(feature = "cubes")]
 use slipgate_lab::sync::document;
+#[cfg(feature = "cubes")]
+use slipgate_lab::sync::seeds::Seeds;
 use slipgate_lab::table::{self, Row, SEEDS};
 use slipgate_lab::{scenarios, specification};
 
@@ -49,9 +51,13 @@ pub(crate) struct SyncFlags {
         value_parser = PossibleValuesParser::new(document::EXPERIMENTS))]
     experiments: Vec<String>,
 
-    /// Number of seeds, starting with 1; the document has up to 40
+    /// Number of seeds; the document has up to 40
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: u64,
+
+    /// The first seed; the document begins with 1
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "markdown")]
+    first_seed: u64,
 
     /// Print the rows as JSON, rounded as in the tables
     #[arg(long, conflicts_with = "markdown")]
@@ -117,9 +123,10 @@ pub(crate) fn run(command: &LabCommand) -> Result<(), Failure> {
 #[cfg(feature = "cubes")]
 fn sync(flags: &SyncFlags) -> Result<(), Failure> {
     let is_chosen = |name: &str| flags.experiments.is_empty() || flags.experiments.iter().any(|chosen| chosen == name);
+    let seeds = Seeds { first: flags.first_seed, count: flags.seeds };
     let mut rows = serde_json::Map::new();
     for name in document::EXPERIMENTS.into_iter().filter(|name| is_chosen(name)) {
-        let table = document::experiment(name, flags.seeds).unwrap_or_default();
+        let table = document::experiment(name, seeds).unwrap_or_default();
         if flags.json {
             rows.insert(name.to_owned(), table_rows(&table).into());
         } else {

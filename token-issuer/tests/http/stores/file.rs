@@ -130,7 +130,7 @@ async fn file_gives_out_each_slot_once() {
     let reserved = reserve_all(vec![Arc::clone(&registry)], 64, 0).await;
     beats.abort();
     let servers: Vec<_> = (0..4).map(|number| server(&format!("s{number}"), 250)).collect();
-    assert_eq!(reserved + reserve_rest(&[registry], &servers).await, 1_000);
+    (reserved + reserve_rest(&[registry], &servers).await).assert_slots(1_000);
 }
 
 #[tokio::test]

@@ -290,37 +290,66 @@ where
     }
 }
 
+/// What many tasks have reserved.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Reserved {
+    slots: u64,
+    /// Requests without a response: a machine that pauses for a second loses responses of the store. Each of them may
+    /// have reserved a slot, and its client asks again.
+    unanswered: u64,
+}
+
+impl Reserved {
+    /// Checks that exactly this number of slots were given out.
+    pub(crate) fn assert_slots(self, slots: u64) {
+        let known = self.slots..=self.slots + self.unanswered;
+        assert!(known.contains(&slots), "{self:?} of {slots}");
+    }
+}
+
+impl core::ops::Add for Reserved {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { slots: self.slots + other.slots, unanswered: self.unanswered + other.unanswered }
+    }
+}
+
 /// Reserves with many tasks on each of these stores at once until nothing is free, for client ids from `first_id` on.
-/// Returns the number of reservations.
-pub(crate) async fn reserve_all(registries: Vec<Arc<dyn Registry>>, tasks: u64, first_id: u64) -> u64 {
+pub(crate) async fn reserve_all(registries: Vec<Arc<dyn Registry>>, tasks: u64, first_id: u64) -> Reserved {
     let mut workers = tokio::task::JoinSet::new();
     for (registry, number) in registries.into_iter().zip(0_u64..) {
         for task in 0..tasks {
             let registry = Arc::clone(&registry);
-            workers.spawn(async move {
-                let mut reserved = 0_u64;
-                let first = first_id + ((number * tasks + task) << 32);
-                while reserved < 1 << 32 {
-                    // A slow machine needs longer than the lifetime of a token for all slots.
-                    let lifetime = Duration::from_secs(600);
-                    let request = || SlotRequest { lifetime, ..request(first + reserved) };
-                    match patiently(|| registry.reserve(request())).await {
-                        Ok(servers) => reserved += servers.len() as u64,
-                        Err(RegistryError::NoFreeSlots) => break,
-                        Err(error) => panic!("{error}"),
-                    }
-                }
-                reserved
-            });
+            workers.spawn(
+                async move { reserve_many(registry.as_ref(), first_id + ((number * tasks + task) << 32)).await },
+            );
         }
     }
-    workers.join_all().await.into_iter().sum()
+    workers.join_all().await.into_iter().fold(Reserved::default(), |all, one| all + one)
+}
+
+async fn reserve_many(registry: &dyn Registry, first_id: u64) -> Reserved {
+    let (mut reserved, start) = (Reserved::default(), Instant::now());
+    while reserved.slots < 1 << 32 {
+        // A slow machine needs longer than the lifetime of a token for all slots.
+        let lifetime = Duration::from_secs(600);
+        match registry.reserve(SlotRequest { lifetime, ..request(first_id + reserved.slots) }).await {
+            Ok(servers) => reserved.slots += servers.len() as u64,
+            Err(RegistryError::NoFreeSlots) => break,
+            Err(RegistryError::Unavailable) if start.elapsed() < Duration::from_secs(120) => {
+                reserved.unanswered += 1;
+                tokio::time::sleep(Duration::from_millis(50)).await;
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    reserved
 }
 
 /// Reserves what [`reserve_all`] has left: on a busy machine heartbeats are late, and dead servers give out no slots.
-/// Returns the number of reservations.
-pub(crate) async fn reserve_rest(registries: &[Arc<dyn Registry>], servers: &[Registration]) -> u64 {
-    let (mut reserved, mut pass) = (0, 1);
+pub(crate) async fn reserve_rest(registries: &[Arc<dyn Registry>], servers: &[Registration]) -> Reserved {
+    let (mut reserved, mut pass) = (Reserved::default(), 1);
     loop {
         for server in servers {
             patiently(|| registries[0].register(heartbeat(server), &ALL)).await.unwrap();
@@ -328,9 +357,10 @@ pub(crate) async fn reserve_rest(registries: &[Arc<dyn Registry>], servers: &[Re
         for registry in registries {
             patiently(|| registry.servers()).await.unwrap();
         }
-        match reserve_all(registries.to_vec(), 1, pass << 48).await {
-            0 => return reserved,
-            more => (reserved, pass) = (reserved + more, pass + 1),
+        let more = reserve_all(registries.to_vec(), 1, pass << 48).await;
+        (reserved, pass) = (reserved + more, pass + 1);
+        if more.slots == 0 {
+            return reserved;
         }
     }
 }
@@ -354,5 +384,5 @@ async fn memory_gives_out_each_slot_once() {
         registry.register(heartbeat(server), &ALL).await.unwrap();
     }
     let reserved = reserve_all(vec![Arc::clone(&registry)], 8, 0).await;
-    assert_eq!(reserved + reserve_rest(&[registry], &servers).await, 10_000);
+    (reserved + reserve_rest(&[registry], &servers).await).assert_slots(10_000);
 }

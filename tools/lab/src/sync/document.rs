@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::cube_tables::{self, InputRuns, PlayoutRuns, StateRuns};
 use super::recording::Recording;
 use super::replay::{DATAGRAM_HEADER_BYTES, SyncMethod, replay};
-use super::seeds::for_seeds;
+use super::seeds::{Seeds, for_seeds};
 use super::sync_figures::{SyncFigures, WARM_UP_STATES};
 
 /// The seeds of the rows with the smallest world. Larger ones take longer to simulate.
@@ -93,26 +93,28 @@ fn path_rate(figures: &SyncFigures) -> f64 {
     (figures.bytes_per_state + headers) * 8.0 * STATES_PER_SECOND / 1000.0
 }
 
-/// Runs everything with seeds from 1 to `seeds`.
+/// Runs everything with these seeds.
 #[must_use]
-pub fn rows(seeds: u64) -> Vec<SyncRow> {
+pub fn rows(seeds: impl Into<Seeds>) -> Vec<SyncRow> {
+    let seeds = seeds.into();
     let rows_of = |(index, (objects, share)): (usize, &(usize, u64))| {
         let losses = if index == 0 { &LOSSES[..] } else { &[LOSS_OF_GOALS][..] };
-        rows_of(*objects, losses, (seeds / share).max(1))
+        rows_of(*objects, losses, seeds.part(*share))
     };
     OBJECTS.iter().enumerate().flat_map(rows_of).collect()
 }
 
 /// Runs all methods with this number of objects and these losses.
 #[must_use]
-pub fn rows_of(objects: usize, losses: &[f64], seeds: u64) -> Vec<SyncRow> {
+pub fn rows_of(objects: usize, losses: &[f64], seeds: impl Into<Seeds>) -> Vec<SyncRow> {
+    let seeds = seeds.into();
     let paths = || losses.iter().flat_map(|loss| SyncMethod::ALL.map(|method| (*loss, method)));
     let runs = for_seeds(seeds, |seed| {
         let recording = Recording::new(objects, seed, STATES);
         let figures: Vec<SyncFigures> = paths().map(|(loss, method)| replay(&recording, method, loss, seed)).collect();
         (recording.awake, figures)
     });
-    let awake = runs.iter().map(|(awake, _)| awake).sum::<f64>() / seeds.max(1) as f64;
+    let awake = runs.iter().map(|(awake, _)| awake).sum::<f64>() / seeds.count.max(1) as f64;
     let row = |(index, (loss, method))| {
         let figures = runs.iter().filter_map(|(_, figures)| figures.get(index).copied()).collect();
         SyncRow { objects, loss, method, awake, figures }
@@ -144,10 +146,10 @@ pub const SAMPLE_SEEDS: u64 = 2;
 /// The names of the tables, in the order of the document.
 pub const EXPERIMENTS: [&str; 7] = ["messages", "states", "own-cube", "playout", "rewind", "formats", "inputs"];
 
-/// Runs the table with this name with seeds from 1 on. 504 and 1,001 objects have a fourth and an eighth of the seeds.
+/// Runs the table with this name with these seeds. 504 and 1,001 objects have a fourth and an eighth of the seeds.
 /// `None` if there is no such table.
 #[must_use]
-pub fn experiment(name: &str, seeds: u64) -> Option<String> {
+pub fn experiment(name: &str, seeds: Seeds) -> Option<String> {
     match name {
         "messages" => Some(table(&rows(seeds))),
         "states" => Some(StateRuns::new(seeds).table()),
