@@ -229,6 +229,7 @@ namespace Slipgate
         private readonly uint version;
         private Channel[] channels = new Channel[0];
         private IntPtr copy;
+        private bool isDisposed;
 
         public Traffic(TrafficKind kind = TrafficKind.Channels, uint version = 0)
         {
@@ -240,6 +241,7 @@ namespace Slipgate
         /// <summary>Adds a channel and returns its id.</summary>
         public byte Add(ChannelKind channelKind, string name, bool newestOnly = false)
         {
+            if (isDisposed) throw new ObjectDisposedException("Traffic");
             Array.Resize(ref channels, channels.Length + 1);
             IntPtr text = Native.Text(name);
             SlipgateException.Check(
@@ -253,6 +255,8 @@ namespace Slipgate
 
         internal NativeTraffic Fill()
         {
+            // Its channels are gone: another layout would be refused by the server with a misleading reason.
+            if (isDisposed) throw new ObjectDisposedException("Traffic");
             int size = Marshal.SizeOf(typeof(Channel));
             Marshal.FreeHGlobal(copy);
             copy = Marshal.AllocHGlobal(size * channels.Length + 1);
@@ -271,6 +275,7 @@ namespace Slipgate
             Marshal.FreeHGlobal(copy);
             channels = new Channel[0];
             copy = IntPtr.Zero;
+            isDisposed = true;
         }
     }
 

@@ -940,7 +940,7 @@ int32_t slipgate_server_remaining(struct slipgate_server *server,
 // Creates a waker, which may outlive the server.
 SLIPGATE_IMPORT int32_t slipgate_waker_new(struct slipgate_server *server, struct slipgate_waker **out);
 
-// Ends the current wait of the server, or the next one. It is the one function that any thread may call at any time.
+// Ends the current wait of the server, or the next one. Any thread may call it at any time.
 SLIPGATE_IMPORT int32_t slipgate_waker_wake(const struct slipgate_waker *waker);
 
 // Frees a waker. Null is allowed.

@@ -6,9 +6,11 @@
 //     while (auto event = client.next()) { ... }  // event->bytes() lies in the inbox, until the next event
 //     client.end_turn();
 //
-// Only constructors throw. Where a compiler has exceptions disabled, they print the error and abort; such programs
-// create objects with the functions of slipgate.h, and give them to the constructors that take a pointer. The rules of
-// slipgate.h hold for lent bytes and for threads. License: MIT OR Apache-2.0.
+// Constructors throw, and so do the functions that return a new object or value: issue_token, generate_key, settings
+// and waker. Calls of a turn return a status, which slipgate::require turns into an exception. Where a compiler has
+// exceptions disabled, they print the error and abort; such programs create objects with the functions of slipgate.h,
+// and give them to the constructors that take a pointer. The rules of slipgate.h hold for lent bytes and for threads.
+// License: MIT OR Apache-2.0.
 #ifndef SLIPGATE_HPP
 #define SLIPGATE_HPP
 
@@ -45,7 +47,8 @@ private:
     std::int32_t status_;
 };
 
-inline void check(std::int32_t status, const char* text = "") {
+// Throws an Error if a status is one.
+inline void require(std::int32_t status, const char* text = "") {
     if (status >= 0) return;
 #if defined(__cpp_exceptions) || defined(_CPPUNWIND)
     throw Error(status, text);
@@ -117,7 +120,7 @@ class Transfer {
 public:
     explicit Transfer(Bytes bytes) {
         slipgate_transfer* transfer = nullptr;
-        check(slipgate_transfer_new(data(bytes), bytes.size(), &transfer));
+        require(slipgate_transfer_new(data(bytes), bytes.size(), &transfer));
         handle_.reset(transfer);
     }
     // Takes what a function of slipgate.h created, where exceptions are off.
@@ -136,7 +139,7 @@ public:
         char text[256] = "";
         slipgate_client* client = nullptr;
         const slipgate_traffic settings = traffic.get();
-        check(slipgate_client_new(&settings, &client, text, sizeof text), text);
+        require(slipgate_client_new(&settings, &client, text, sizeof text), text);
         handle_.reset(client);
     }
 
@@ -223,7 +226,7 @@ class Waker {
 public:
     explicit Waker(slipgate_server* server) {
         slipgate_waker* waker = nullptr;
-        check(slipgate_waker_new(server, &waker));
+        require(slipgate_waker_new(server, &waker));
         handle_.reset(waker);
     }
     // Takes what a function of slipgate.h created, where exceptions are off.
@@ -251,7 +254,7 @@ public:
         slipgate_server_config all = config;
         const slipgate_traffic settings = traffic.get();
         if (all.traffic == nullptr) all.traffic = &settings;
-        check(slipgate_server_new(&all, &server, text, sizeof text), text);
+        require(slipgate_server_new(&all, &server, text, sizeof text), text);
         handle_.reset(server);
     }
 
@@ -368,7 +371,7 @@ inline std::optional<std::string> next_log_line() {
 
 inline Key generate_key() {
     Key key;
-    check(slipgate_key_generate(key.data()));
+    require(slipgate_key_generate(key.data()));
     return key;
 }
 
@@ -383,7 +386,7 @@ inline Token issue_token(std::uint64_t protocol_id, std::uint64_t client_id, con
     claims.user_data = data(user_data);
     claims.user_data_length = static_cast<std::uint32_t>(user_data.size());
     Token token;
-    check(slipgate_token_issue(&claims, key, token.data()));
+    require(slipgate_token_issue(&claims, key, token.data()));
     return token;
 }
 

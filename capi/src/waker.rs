@@ -18,7 +18,7 @@ pub extern "C" fn slipgate_waker_new(server: Option<&mut CServer>, out: Option<&
     waker_of(server, |waker| *out = pointer::give(CWaker(waker)))
 }
 
-/// Ends the current wait of the server, or the next one. It is the one function that any thread may call at any time.
+/// Ends the current wait of the server, or the next one. Any thread may call it at any time.
 #[unsafe(no_mangle)]
 pub extern "C" fn slipgate_waker_wake(waker: Option<&CWaker>) -> i32 {
     run(|| {

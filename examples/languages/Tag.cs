@@ -75,7 +75,8 @@ sealed class Player : IDisposable
             client = new Client(traffic);
         }
         // The backend of a real game mints the token.
-        client.Connect(Tokens.Issue(ProtocolId, id, address, Encoding.ASCII.GetBytes(Key), name));
+        byte[] token = Tokens.Issue(ProtocolId, id, address, Encoding.ASCII.GetBytes(Key), name);
+        if (client.Connect(token) != Status.Done) throw new ArgumentException("this is no connect token");
     }
 
     public void Dispose() { client.Dispose(); }

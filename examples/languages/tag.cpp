@@ -73,7 +73,7 @@ public:
     Player(const std::string& address, std::uint64_t id, const char* name) : client_(channels_.traffic), id_(id) {
         // The backend of a real game mints the token.
         const auto* key = reinterpret_cast<const std::uint8_t*>(KEY);
-        slipgate::check(client_.connect(slipgate::issue_token(PROTOCOL_ID, id, address, key, name)));
+        slipgate::require(client_.connect(slipgate::issue_token(PROTOCOL_ID, id, address, key, name)));
     }
 
     // Handles what has arrived, sends a step, and sleeps until more happens. Returns false when the game has ended.

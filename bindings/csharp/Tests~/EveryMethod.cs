@@ -93,6 +93,11 @@ static class EveryMethod
         });
         client = new Client(traffic);
         traffic.Dispose();
+        try
+        {
+            using (new Client(traffic)) Check(false, "channels that were freed are refused");
+        }
+        catch (ObjectDisposedException) { }
         Check(client.Connect(new byte[7]) == Status.Token, "a token has 2048 bytes");
         byte[] token = Tokens.Issue(ProtocolId, 5, server.Address(), key, "Ann");
         Check(client.Connect(token) == Status.Done && client.Connect(token) == Status.Busy, "connects once");

@@ -109,15 +109,17 @@ fn examples_of_the_guide_compile() {
         let source = out().join("guide.c");
         let code = example_of("c.md", "c");
         fs::write(&source, format!("{code}\nint main(void) {{ return play(NULL, 0); }}\n")).unwrap();
-        // Without a token the connection does not start, so the program would run forever.
-        compile(&source, Linkage::Shared);
+        // Without a token no connection begins, and the program ends.
+        let printed = run(&mut Command::new(compile(&source, Linkage::Shared)));
+        assert_eq!(printed, "the connect token is invalid\n");
     }
     if has("c++") {
         let source = out().join("guide.cpp");
         let code = example_of("c.md", "cpp");
-        let head = "#include <iostream>\n#include <slipgate.hpp>\nint main() {\nconst slipgate::Token token{};\n";
-        fs::write(&source, format!("{head}{code}}}\n")).unwrap();
-        // The empty token is refused, and the turn works all the same.
-        assert_eq!(run(&mut Command::new(compile(&source, Linkage::Shared))), "");
+        let head = "#include <iostream>\n#include <slipgate.hpp>\nint main() try {\nconst slipgate::Token token{};\n";
+        let tail = "} catch (const slipgate::Error& error) { std::cout << error.status(); }\n";
+        fs::write(&source, format!("{head}{code}{tail}")).unwrap();
+        // The empty token is refused.
+        assert_eq!(run(&mut Command::new(compile(&source, Linkage::Shared))), "-3");
     }
 }

@@ -148,4 +148,6 @@ fn version_of_the_abi_is_the_same_in_all_files() {
     assert!(build.contains(&format!("const ABI: u32 = {abi};")));
     let manifest = fs::read_to_string(folder().join("Cargo.toml")).unwrap();
     assert!(manifest.contains(&format!("version = \"{abi}.0.0\"")));
+    let install = fs::read_to_string(folder().join("../tools/xtask/src/install.rs")).unwrap();
+    assert!(install.contains(&format!("const ABI: u32 = {abi};")));
 }

@@ -41,11 +41,18 @@ pub(crate) fn library() -> &'static Path {
     })
 }
 
+/// The variable with which a missing program is a failure.
+const REQUIRED: &str = "SLIPGATE_REQUIRE_LANGUAGES";
+
 /// Returns whether a program is installed; prints a line that the test is skipped otherwise.
+///
+/// # Panics
+/// If it is not installed and [`REQUIRED`] is set.
 #[must_use]
 pub(crate) fn has(program: &str) -> bool {
     let found = Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success());
     if !found {
+        assert!(std::env::var_os(REQUIRED).is_none(), "{program} is not installed, but {REQUIRED} is set");
         let _ = writeln!(std::io::stderr(), "SKIPPED: {program} is not installed");
     }
     found

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <string>
@@ -13,6 +14,11 @@ using int32 = std::int32_t;
 using uint8 = std::uint8_t;
 using ANSICHAR = char;
 using TCHAR = char16_t;
+
+// The engine's macros of one parameter: no header that a module includes may use these names.
+#define check(Expression) { if (!(Expression)) std::abort(); }
+#define verify(Expression) { if (!(Expression)) std::abort(); }
+#define ensure(Expression) (Expression)
 
 #define SLIPGATE_API
 #define UCLASS(...)

@@ -133,6 +133,22 @@ fn crates_use_only_crates_below_them() {
 }
 
 #[test]
+fn each_published_crate_has_the_texts_of_its_licences() {
+    let mut published = 0;
+    for folder in CRATES.iter().map(|(folder, _)| root().join(folder)) {
+        let manifest: toml::Table = fs::read_to_string(folder.join("Cargo.toml")).unwrap().parse().unwrap();
+        if manifest["package"].get("publish").is_none() {
+            published += 1;
+            for name in ["LICENSE-MIT", "LICENSE-APACHE"] {
+                let text = |folder: &Path| fs::read_to_string(folder.join(name)).ok();
+                assert_eq!(text(&folder), text(&root()), "{} has no {name}", folder.display());
+            }
+        }
+    }
+    assert!(published > 15, "only {published} crates were found");
+}
+
+#[test]
 fn all_members_of_the_workspace_are_checked() {
     let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
     let (_, members) = manifest.split_once("\nmembers = [").unwrap();
