@@ -167,9 +167,12 @@ impl Replicator {
         }
     }
 
-    /// Sets the rule by which objects are chosen for messages.
+    /// Sets the rule by which objects are chosen for messages. `units_per_metre` is 1 if it is not a number above 0.
     #[must_use]
-    pub const fn with_priorities(mut self, priorities: Priorities) -> Self {
+    pub const fn with_priorities(mut self, mut priorities: Priorities) -> Self {
+        if !priorities.units_per_metre.is_normal() || priorities.units_per_metre < 0.0 {
+            priorities.units_per_metre = 1.0;
+        }
         self.priorities = priorities;
         self
     }

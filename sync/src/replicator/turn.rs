@@ -198,7 +198,7 @@ impl Turn<'_> {
             metres_per_unit: self.priorities.units_per_metre.recip(),
             max_moved_ticks: (u32::from(self.ticks_per_second) * EXTRAPOLATED_MILLIS / 1000).max(1),
         };
-        record::error_between(layout, now, known, now_tick, scale)
+        record::error_between(layout, now, known, now_tick, scale).min(f32::MAX)
     }
 
     /// Writes the chosen records that are not written yet, as many as fit. Returns the bits of the message and the

@@ -123,6 +123,14 @@ fn states_until_new_objects_appear(units: f32, priorities: Priorities) -> u32 {
 }
 
 #[test]
+fn units_that_are_no_scale_count_as_metres() {
+    for units_per_metre in [0.0, -1.0, f32::NAN, f32::INFINITY] {
+        let rule = Priorities { units_per_metre, ..Priorities::default() };
+        assert_eq!(sent_first(rule), sent_first(Priorities::default()), "{units_per_metre}");
+    }
+}
+
+#[test]
 fn new_objects_appear_soon_whatever_the_units_of_the_game() {
     let rule = Priorities::default();
     for (units, per_metre_of_error, units_per_metre) in

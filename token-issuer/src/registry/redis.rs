@@ -311,7 +311,7 @@ impl RedisRegistry {
         let begin = Instant::now();
         // The tokens of one client share a slot, also in a group that is full for others. The reservations of other
         // issuers are not known here.
-        let held = self.held().servers_of(request.client_id);
+        let mut held = self.held().servers_of(request.client_id);
         for _ in 0..MAX_ATTEMPTS {
             let now = Instant::now();
             self.read_servers_of(now.checked_sub(MAX_VIEW_AGE).unwrap_or(now)).await?;
@@ -334,6 +334,7 @@ impl RedisRegistry {
             if !reserved.is_empty() {
                 return Ok(reserved);
             }
+            held.retain(|id| candidates.iter().all(|candidate| candidate.id != *id));
         }
         Err(RegistryError::NoFreeSlots)
     }

@@ -67,6 +67,11 @@ pub trait Controller {
     /// Counts a sent packet.
     fn on_sent(&mut self, bytes: u32, now: Instant);
 
+    /// Records a packet of acknowledgements alone that was sent: it is never in flight.
+    fn on_ack_only_sent(&mut self, bytes: u32, now: Instant) {
+        self.on_sent(bytes, now);
+    }
+
     /// Processes each datagram of the peer that reports on our packets, even if nothing is new. The peer counts as
     /// silent while this is not called.
     fn on_feedback(&mut self, feedback: &Feedback<'_>);

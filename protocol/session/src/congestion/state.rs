@@ -145,12 +145,23 @@ impl CongestionState {
     /// Records a packet that was sent, even if it exceeded the budget.
     #[inline]
     pub fn on_sent(&mut self, bytes: u32, now: Instant) {
+        self.pace(bytes, now);
+        self.controller.on_sent(bytes, now);
+    }
+
+    /// Records a packet of acknowledgements alone that was sent.
+    pub(crate) fn on_ack_only_sent(&mut self, bytes: u32, now: Instant) {
+        self.pace(bytes, now);
+        self.controller.on_ack_only_sent(bytes, now);
+    }
+
+    #[inline]
+    fn pace(&mut self, bytes: u32, now: Instant) {
         // Fill first: the controller may change its rate, and the credit until now grew at the old one.
         let rate = self.controller.rate(now);
         self.pacer.fill(rate, self.burst, now);
         // A packet beyond the budget leaves a debt, which later packets wait for.
         self.pacer.spend(bytes, rate, self.burst);
-        self.controller.on_sent(bytes, now);
         self.sent_at = Some(now);
     }
 

@@ -270,7 +270,10 @@ impl ConnectionPath {
         let Ok((_, bytes)) = sent else { return 0 };
         // A packet that did not leave must not mark its acknowledgements as sent.
         self.endpoint.tracker.extended_acks_sent(extended_bytes);
-        self.congestion.on_sent(bytes, now);
+        match kind {
+            SessionPacketKind::AckEliciting => self.congestion.on_sent(bytes, now),
+            SessionPacketKind::AckOnly => self.congestion.on_ack_only_sent(bytes, now),
+        }
         bytes
     }
 

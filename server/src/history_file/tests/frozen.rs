@@ -110,8 +110,8 @@ impl Player {
 const INTERVAL: Duration = Duration::from_millis(10);
 /// A frozen disk may delay a round trip by this many milliseconds.
 const MAX_CHANGE: f64 = 5.0;
-/// On a machine that delays echoes of the control phase by more, other programs delay those of the other phase as well:
-/// up to twice the figure of the control phase is allowed there.
+/// On a machine that delays echoes of the control phase by more, the longest echo is another program's matter: up to
+/// twice that of the control phase is allowed there. The 99th percentile has the goal on each machine.
 const MAX_CONTROL: f64 = 20.0;
 /// Another program may delay some echoes of a phase, so both phases are repeated after a miss. A disk delays those of
 /// each round.
@@ -122,7 +122,7 @@ const MAX_WAIT: Duration = Duration::from_secs(60);
 /// players.
 const MAX_UNANSWERED: usize = 16;
 
-/// Returns by how much a figure may exceed that of the control phase.
+/// Returns by how much the longest echo may exceed that of the control phase.
 fn allowed(control: f64) -> f64 {
     if control > MAX_CONTROL { control } else { MAX_CHANGE }
 }
@@ -213,7 +213,7 @@ fn disk_that_hangs_changes_no_round_trip_of_players() {
             println!(
                 "disk stalled for {frozen_for:?}: round trips p99, max {frozen:.2?} ms, before it {control:.2?} ms; \
                  0 messages lost; goal: at most {MAX_CHANGE} ms more; allowed here: {:.0?} ms",
-                control.map(allowed)
+                [MAX_CHANGE, allowed(control[1])]
             );
             freezer.set(false);
             // Pending clients live for 5 s. Clients that waited longer have ended with a reason.
@@ -231,7 +231,8 @@ fn disk_that_hangs_changes_no_round_trip_of_players() {
                 new.iter().map(|player| (player.is_connected, player.ended)).collect::<Vec<_>>()
             );
             assert!(!is_in_time || new.iter().all(|player| player.is_connected));
-            frozen.iter().zip(control).all(|(frozen, control)| frozen - control <= allowed(control))
+            let changes = frozen.iter().zip(control).map(|(frozen, control)| frozen - control);
+            changes.zip([MAX_CHANGE, allowed(control[1])]).all(|(change, max)| change <= max)
         });
         assert!(has_met_goal, "the disk delays players");
         drop(end);

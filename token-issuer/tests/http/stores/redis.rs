@@ -294,6 +294,14 @@ async fn second_token_of_an_admitted_client_outlives_the_data() {
     }
     let admitted = Heartbeat { admitted: vec![1_u64.into()], ..heartbeat(&server("a", 2)) };
     registry.register(admitted, &ALL).await.unwrap();
+    // No slot is free for a third token, also if the client asks again and again.
+    registry.register(heartbeat(&server("a", 0)), &ALL).await.unwrap();
+    registry.servers().await.unwrap();
+    let scripts = store.calls("evalsha");
+    assert_eq!(registry.reserve(request(1)).await, Err(RegistryError::NoFreeSlots));
+    let scripts = store.calls("evalsha") - scripts;
+    assert!(scripts < 10, "{scripts} scripts for one request");
+    registry.register(heartbeat(&server("a", 2)), &ALL).await.unwrap();
     store.eval("redis.call('FLUSHALL') return 1");
     registry.register(heartbeat(&server("a", 2)), &ALL).await.unwrap();
     assert_eq!(registry.servers().await.unwrap()[0].reserved_slots, 1, "the client may use its other token");

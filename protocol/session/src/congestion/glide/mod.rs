@@ -568,6 +568,10 @@ impl Controller for Glide {
         }
     }
 
+    fn on_ack_only_sent(&mut self, bytes: u32, now: Instant) {
+        self.send_rate.push(bytes, now);
+    }
+
     fn on_feedback(&mut self, feedback: &Feedback<'_>) {
         let now = Seconds::from(feedback.now);
         if let Some((idle_time, timeout)) = self.idle_time(now)
