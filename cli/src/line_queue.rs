@@ -251,9 +251,8 @@ fn write_whole(stream: &mut impl Write, bytes: &[u8]) -> usize {
             Err(_) => break,
         }
     }
-    // The streams hold no whole lines back, so an error here loses none.
-    let _ = stream.flush();
-    written
+    // A buffered stream may hold its last line back, as stdout does after a short write: that line counts as lost.
+    if stream.flush().is_ok() { written } else { written.min(bytes.len().saturating_sub(1)) }
 }
 
 #[cfg(test)]
@@ -463,6 +462,27 @@ mod tests {
         queue.push(b"third\n");
         disk.lock().room = 1000;
         disk.until("the rest", |disk| disk.text() == "first\nseco\nlo\nlost 1\nthird\n");
+    }
+
+    #[test]
+    fn line_in_the_buffer_of_a_stream_with_an_error_is_counted() {
+        /// Takes everything, and fails to flush once.
+        struct Buffered(Disk, bool);
+        impl Write for Buffered {
+            fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+                self.0.write(bytes)
+            }
+
+            fn flush(&mut self) -> io::Result<()> {
+                if std::mem::replace(&mut self.1, true) { Ok(()) } else { Err(ErrorKind::StorageFull.into()) }
+            }
+        }
+        let disk = Disk::with_room(1000);
+        let report: LossReport = Box::new(|lost| format!("lost {lost}\n").into_bytes());
+        let (queue, _guard) = LineQueue::start(Buffered(disk.clone(), false), report).unwrap();
+        queue.push(b"first\n");
+        // It may have been cut.
+        disk.until("the report", |disk| disk.text() == "first\n\nlost 1\n");
     }
 
     #[test]
