@@ -412,7 +412,7 @@ impl DelayMode {
         let least = if now < self.self_inflicted_until { MIN_SHARE_IF_SELF_INFLICTED } else { MIN_SHARE_IF_UNKNOWN };
         let share = 1.0 - (sample.queue_left - sample.target) / sample.drain_time();
         // The further the queue is above its target, the less is sent, within the bounds.
-        let mut target = delivery * share.clamp(least, MAX_ABOVE_TARGET) + sample.least_growth();
+        let mut target = delivery * share.at_least(least).at_most(MAX_ABOVE_TARGET) + sample.least_growth();
         // If cross traffic fills the queue, draining would only give the path away.
         if let Some(StandingQueue { rate, early_delivery: Some(early), .. }) = self.standing_queue {
             target = target.at_least(STANDING_QUEUE_SHARE * early.at_most(rate));

@@ -90,7 +90,7 @@ impl PathSample {
 /// Returns the typical packet at this rate: games on slow paths send small packets.
 pub(super) fn packet(delivery: f64, largest: f64) -> f64 {
     // The largest packet may itself be below the minimum.
-    (delivery * PACKET_TIME.0).clamp(MIN_PACKET.0.at_most(largest), largest)
+    (delivery * PACKET_TIME.0).at_least(MIN_PACKET.0).at_most(largest)
 }
 
 /// Returns the target queueing delay: one packet is always in transmission, and jitter looks like a queue.

@@ -162,7 +162,7 @@ impl<I: SlabIndex> Uplink<I> {
     /// Returns or charges credit. Neither lasts longer than a burst.
     pub(super) fn return_credit(&mut self, bytes: f64) {
         let max_burst = self.rate.0 * self.burst.as_secs_f64();
-        self.credit = (self.credit + bytes).clamp(-max_burst, max_burst);
+        self.credit = (self.credit + bytes).max(-max_burst).min(max_burst);
     }
 
     fn divide_all(&mut self) {
@@ -190,7 +190,7 @@ impl<I: SlabIndex> Uplink<I> {
             (weights + client.weight, lacking_bytes + client.lacking_bytes())
         });
         // Keep only the credit that this shard's clients can use.
-        let reserved = self.credit.clamp(0.0, lacking_bytes as f64);
+        let reserved = self.credit.max(0.0).min(lacking_bytes as f64);
         let returned = self.credit - reserved;
         self.credit = reserved;
         let bytes = lacking_bytes.saturating_sub(reserved as u64);
