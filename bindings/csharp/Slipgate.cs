@@ -4,6 +4,7 @@
 // Needs `unsafe` code and C# 7.3. The loop makes no garbage: events are values on the stack. Sends return a `Status`;
 // only constructors and mistakes of the caller throw. License: MIT OR Apache-2.0.
 using System;
+using System.Runtime.CompilerServices;
 using System.Runtime.InteropServices;
 using System.Text;
 
@@ -114,7 +115,8 @@ namespace Slipgate
         internal uint By;
         internal ulong Client, Number, Label, Size;
         internal byte* Bytes;
-        internal UIntPtr Length;
+        // A number of the size of a pointer. Mono calls a function for each conversion of a UIntPtr.
+        internal void* Length;
     }
 
     [StructLayout(LayoutKind.Sequential)]
@@ -160,27 +162,28 @@ namespace Slipgate
     /// <summary>Something that happened. Valid until the next call of
     /// <c>TryNext</c>, <c>BeginTurn</c> or <c>Dispose</c>, which the compiler does not check: it only keeps it on the
     /// stack.</summary>
-    public readonly ref struct Event
+    public readonly unsafe ref struct Event
     {
-        private readonly NativeEvent native;
-        internal Event(in NativeEvent native) { this.native = native; }
-        public EventKind Kind { get { return (EventKind)native.Kind; } }
-        public byte Channel { get { return (byte)native.Channel; } }
-        public int Reason { get { return native.Reason; } }
-        public uint By { get { return native.By; } }
-        public ulong Client { get { return native.Client; } }
-        public ulong Number { get { return native.Number; } }
-        public ulong Label { get { return native.Label; } }
-        public ulong Size { get { return native.Size; } }
-        /// <summary>The lent bytes.</summary>
-        public unsafe ReadOnlySpan<byte> Bytes
+        private readonly NativeEvent* native;
+        internal Event(NativeEvent* native) { this.native = native; }
+        public EventKind Kind { get { return (EventKind)native->Kind; } }
+        public byte Channel { get { return (byte)native->Channel; } }
+        public int Reason { get { return native->Reason; } }
+        public uint By { get { return native->By; } }
+        public ulong Client { get { return native->Client; } }
+        public ulong Number { get { return native->Number; } }
+        public ulong Label { get { return native->Label; } }
+        public ulong Size { get { return native->Size; } }
+        /// <summary>The lent bytes. No content has more than 64 MiB.</summary>
+        public ReadOnlySpan<byte> Bytes
         {
-            get { return new ReadOnlySpan<byte>(native.Bytes, checked((int)(uint)native.Length)); }
+            [MethodImpl(MethodImplOptions.AggressiveInlining)]
+            get { return new ReadOnlySpan<byte>(native->Bytes, (int)native->Length); }
         }
         /// <summary>The bytes as a new string.</summary>
-        public unsafe string Text()
+        public string Text()
         {
-            return native.Bytes == null ? "" : Encoding.UTF8.GetString(native.Bytes, checked((int)(uint)native.Length));
+            return native->Bytes == null ? "" : Encoding.UTF8.GetString(native->Bytes, (int)native->Length);
         }
     }
 
@@ -192,11 +195,16 @@ namespace Slipgate
         private uint next, count;
 
         internal bool IsEmpty { get { return next == count; } }
+        /// <summary>The events, and behind them one of no kind, which a caller gets when there is none.</summary>
         internal NativeEvent* Memory
         {
             get
             {
-                if (memory == null) memory = (NativeEvent*)Marshal.AllocHGlobal((int)Capacity * sizeof(NativeEvent));
+                if (memory == null)
+                {
+                    memory = (NativeEvent*)Marshal.AllocHGlobal((int)(Capacity + 1) * sizeof(NativeEvent));
+                    memory[Capacity] = default(NativeEvent);
+                }
                 return memory;
             }
         }
@@ -207,13 +215,9 @@ namespace Slipgate
         }
         internal bool TryNext(out Event @event)
         {
-            if (next == count)
-            {
-                @event = default(Event);
-                return false;
-            }
-            @event = new Event(in memory[next++]);
-            return true;
+            bool found = next != count;
+            @event = new Event(memory + (found ? next++ : Capacity));
+            return found;
         }
         internal void Free()
         {
@@ -285,15 +289,6 @@ namespace Slipgate
         internal EventQueue Events;
         public ClientHandle() : base(IntPtr.Zero, true) { }
         public override bool IsInvalid { get { return handle == IntPtr.Zero; } }
-        /// <summary>Returns the pointer for a call that must be cheap. The caller keeps this object alive.</summary>
-        internal IntPtr Pointer
-        {
-            get
-            {
-                if (IsClosed) throw new ObjectDisposedException("Client");
-                return handle;
-            }
-        }
         protected override bool ReleaseHandle()
         {
             Native.slipgate_client_free(handle);
@@ -308,15 +303,6 @@ namespace Slipgate
         internal EventQueue Events;
         public ServerHandle() : base(IntPtr.Zero, true) { }
         public override bool IsInvalid { get { return handle == IntPtr.Zero; } }
-        /// <summary>Returns the pointer for a call that must be cheap. The caller keeps this object alive.</summary>
-        internal IntPtr Pointer
-        {
-            get
-            {
-                if (IsClosed) throw new ObjectDisposedException("Server");
-                return handle;
-            }
-        }
         protected override bool ReleaseHandle()
         {
             Native.slipgate_server_free(handle);
@@ -357,6 +343,8 @@ namespace Slipgate
     public sealed unsafe class Client : IDisposable
     {
         private readonly ClientHandle handle;
+        /// <summary>The pointer of the handle, for calls that must be cheap; null after <c>Dispose</c>.</summary>
+        private void* pointer;
 
         public Client(Traffic traffic = null)
         {
@@ -366,10 +354,24 @@ namespace Slipgate
             fixed (byte* text = error)
                 SlipgateException.Check(Native.slipgate_client_new(traffic == null ? null : &native, out handle, text,
                     (UIntPtr)(uint)error.Length), error);
+            pointer = (void*)handle.DangerousGetHandle();
             GC.KeepAlive(traffic);
         }
 
-        public void Dispose() { handle.Dispose(); }
+        public void Dispose()
+        {
+            pointer = null;
+            handle.Dispose();
+        }
+
+        private void* Pointer
+        {
+            get
+            {
+                if (pointer == null) Native.ThrowDisposed("Client");
+                return pointer;
+            }
+        }
 
         public Status Connect(ReadOnlySpan<byte> token)
         {
@@ -391,41 +393,40 @@ namespace Slipgate
         /// <summary>Takes the next event of this turn. Returns false when there is none.</summary>
         public bool TryNext(out Event @event)
         {
-            IntPtr client = handle.Pointer;
-            if (handle.Events.IsEmpty)
-            {
-                UIntPtr count = UIntPtr.Zero;
-                Native.slipgate_client_next_events(client, handle.Events.Memory, (UIntPtr)EventQueue.Capacity, &count);
-                handle.Events.Fill(count);
-            }
-            bool found = handle.Events.TryNext(out @event);
+            if (handle.Events.IsEmpty) TakeEvents();
+            return handle.Events.TryNext(out @event);
+        }
+        private void TakeEvents()
+        {
+            UIntPtr count = UIntPtr.Zero;
+            Native.slipgate_client_next_events(Pointer, handle.Events.Memory, (UIntPtr)EventQueue.Capacity, &count);
+            handle.Events.Fill(count);
             GC.KeepAlive(handle);
-            return found;
         }
 
         public Status Send(ReadOnlySpan<byte> payload)
         {
             fixed (byte* first = payload)
-                return Native.Sent(handle, Native.slipgate_client_send(handle.Pointer, first, (UIntPtr)(uint)payload.Length));
+                return Native.Sent(handle, Native.slipgate_client_send(Pointer, first, (void*)(uint)payload.Length));
         }
         public Status SendPacket(ReadOnlySpan<byte> packet, out ushort sequence)
         {
             fixed (byte* first = packet)
                 return Native.Sent(handle, Native.slipgate_client_send_packet(
-                    handle.Pointer, first, (UIntPtr)(uint)packet.Length, out sequence));
+                    Pointer, first, (void*)(uint)packet.Length, out sequence));
         }
         public Status SendMessage(byte channel, ReadOnlySpan<byte> message)
         {
             fixed (byte* first = message)
                 return Native.Sent(handle, Native.slipgate_client_send_message(
-                    handle.Pointer, channel, first, (UIntPtr)(uint)message.Length, null));
+                    Pointer, channel, first, (void*)(uint)message.Length, null));
         }
         public Status SendMessage(byte channel, ReadOnlySpan<byte> message, SendOptions options)
         {
             options.Size = (uint)sizeof(SendOptions);
             fixed (byte* first = message)
                 return Native.Sent(handle, Native.slipgate_client_send_message(
-                    handle.Pointer, channel, first, (UIntPtr)(uint)message.Length, &options));
+                    Pointer, channel, first, (void*)(uint)message.Length, &options));
         }
         public Status SendTransfer(byte channel, Transfer transfer, ulong label, out uint id)
         {
@@ -491,6 +492,8 @@ namespace Slipgate
     public sealed unsafe class Server : IDisposable
     {
         private readonly ServerHandle handle;
+        /// <summary>The pointer of the handle, for calls that must be cheap; null after <c>Dispose</c>.</summary>
+        private void* pointer;
 
         public Server(ServerConfig config)
         {
@@ -516,6 +519,7 @@ namespace Slipgate
                     native.Keys = (IntPtr)first;
                     SlipgateException.Check(
                         Native.slipgate_server_new(ref native, out handle, text, (UIntPtr)(uint)error.Length), error);
+                    pointer = (void*)handle.DangerousGetHandle();
                 }
             }
             finally
@@ -527,7 +531,20 @@ namespace Slipgate
             }
         }
 
-        public void Dispose() { handle.Dispose(); }
+        public void Dispose()
+        {
+            pointer = null;
+            handle.Dispose();
+        }
+
+        private void* Pointer
+        {
+            get
+            {
+                if (pointer == null) Native.ThrowDisposed("Server");
+                return pointer;
+            }
+        }
 
         public Status BeginTurn() { return (Status)Native.slipgate_server_begin_turn(handle); }
         public Status EndTurn() { return (Status)Native.slipgate_server_end_turn(handle); }
@@ -537,41 +554,40 @@ namespace Slipgate
         /// <summary>Takes the next event of this turn. Returns false when there is none.</summary>
         public bool TryNext(out Event @event)
         {
-            IntPtr server = handle.Pointer;
-            if (handle.Events.IsEmpty)
-            {
-                UIntPtr count = UIntPtr.Zero;
-                Native.slipgate_server_next_events(server, handle.Events.Memory, (UIntPtr)EventQueue.Capacity, &count);
-                handle.Events.Fill(count);
-            }
-            bool found = handle.Events.TryNext(out @event);
+            if (handle.Events.IsEmpty) TakeEvents();
+            return handle.Events.TryNext(out @event);
+        }
+        private void TakeEvents()
+        {
+            UIntPtr count = UIntPtr.Zero;
+            Native.slipgate_server_next_events(Pointer, handle.Events.Memory, (UIntPtr)EventQueue.Capacity, &count);
+            handle.Events.Fill(count);
             GC.KeepAlive(handle);
-            return found;
         }
 
         public Status Send(ulong client, ReadOnlySpan<byte> payload)
         {
             fixed (byte* first = payload)
-                return Native.Sent(handle, Native.slipgate_server_send(handle.Pointer, client, first, (UIntPtr)(uint)payload.Length));
+                return Native.Sent(handle, Native.slipgate_server_send(Pointer, client, first, (void*)(uint)payload.Length));
         }
         public Status SendPacket(ulong client, ReadOnlySpan<byte> packet, out ushort sequence)
         {
             fixed (byte* first = packet)
                 return Native.Sent(handle, Native.slipgate_server_send_packet(
-                    handle.Pointer, client, first, (UIntPtr)(uint)packet.Length, out sequence));
+                    Pointer, client, first, (void*)(uint)packet.Length, out sequence));
         }
         public Status SendMessage(ulong client, byte channel, ReadOnlySpan<byte> message)
         {
             fixed (byte* first = message)
                 return Native.Sent(handle, Native.slipgate_server_send_message(
-                    handle.Pointer, client, channel, first, (UIntPtr)(uint)message.Length, null));
+                    Pointer, client, channel, first, (void*)(uint)message.Length, null));
         }
         public Status SendMessage(ulong client, byte channel, ReadOnlySpan<byte> message, SendOptions options)
         {
             options.Size = (uint)sizeof(SendOptions);
             fixed (byte* first = message)
                 return Native.Sent(handle, Native.slipgate_server_send_message(
-                    handle.Pointer, client, channel, first, (UIntPtr)(uint)message.Length, &options));
+                    Pointer, client, channel, first, (void*)(uint)message.Length, &options));
         }
         public Status Broadcast(byte channel, ReadOnlySpan<byte> message, ulong except = 0)
         {
@@ -732,7 +748,8 @@ namespace Slipgate
         }
     }
 
-    /// <summary>The functions of slipgate.h, with its names. A test compares them.</summary>
+    /// <summary>The functions of slipgate.h, with its names. A test compares them. The calls for each message take pointers
+    /// for objects and lengths: Mono calls a function for each conversion of an IntPtr or UIntPtr.</summary>
     internal static unsafe class Native
     {
 #if (UNITY_IOS || UNITY_WEBGL) && !UNITY_EDITOR
@@ -772,6 +789,9 @@ namespace Slipgate
             return copy;
         }
 
+        /// <summary>Throws. Mono inlines no method that throws itself.</summary>
+        internal static void ThrowDisposed(string name) { throw new ObjectDisposedException(name); }
+
         /// <summary>Returns the status of a send, and keeps the object alive until here.</summary>
         internal static Status Sent(SafeHandle handle, int status)
         {
@@ -799,10 +819,10 @@ namespace Slipgate
         [DllImport(Library)] internal static extern int slipgate_client_flush(ClientHandle client);
         [DllImport(Library)] internal static extern int slipgate_client_wait(ClientHandle client, uint microseconds);
         [DllImport(Library)] internal static extern int slipgate_client_next_event(ClientHandle client, NativeEvent* native);
-        [DllImport(Library)] internal static extern int slipgate_client_next_events(IntPtr client, NativeEvent* events, UIntPtr capacity, UIntPtr* count);
-        [DllImport(Library)] internal static extern int slipgate_client_send(IntPtr client, byte* bytes, UIntPtr length);
-        [DllImport(Library)] internal static extern int slipgate_client_send_packet(IntPtr client, byte* bytes, UIntPtr length, out ushort sequence);
-        [DllImport(Library)] internal static extern int slipgate_client_send_message(IntPtr client, byte channel, byte* bytes, UIntPtr length, SendOptions* options);
+        [DllImport(Library)] internal static extern int slipgate_client_next_events(void* client, NativeEvent* events, UIntPtr capacity, UIntPtr* count);
+        [DllImport(Library)] internal static extern int slipgate_client_send(void* client, byte* bytes, void* length);
+        [DllImport(Library)] internal static extern int slipgate_client_send_packet(void* client, byte* bytes, void* length, out ushort sequence);
+        [DllImport(Library)] internal static extern int slipgate_client_send_message(void* client, byte channel, byte* bytes, void* length, SendOptions* options);
         [DllImport(Library)] internal static extern int slipgate_client_send_transfer(ClientHandle client, byte channel, TransferHandle transfer, ulong label, out uint id);
         [DllImport(Library)] internal static extern int slipgate_client_accept_transfer(ClientHandle client, byte channel, uint id);
         [DllImport(Library)] internal static extern int slipgate_client_refuse_transfer(ClientHandle client, byte channel, uint id);
@@ -823,7 +843,7 @@ namespace Slipgate
         [DllImport(Library)] internal static extern int slipgate_server_flush(ServerHandle server);
         [DllImport(Library)] internal static extern int slipgate_server_wait(ServerHandle server, uint microseconds);
         [DllImport(Library)] internal static extern int slipgate_server_next_event(ServerHandle server, NativeEvent* native);
-        [DllImport(Library)] internal static extern int slipgate_server_next_events(IntPtr server, NativeEvent* events, UIntPtr capacity, UIntPtr* count);
+        [DllImport(Library)] internal static extern int slipgate_server_next_events(void* server, NativeEvent* events, UIntPtr capacity, UIntPtr* count);
         [DllImport(Library)] internal static extern int slipgate_server_broadcast(ServerHandle server, byte channel, ulong except, byte* bytes, UIntPtr length, out uint queued, out uint refused);
         [DllImport(Library)] internal static extern int slipgate_server_stop(ServerHandle server, byte* text, UIntPtr length);
         [DllImport(Library)] internal static extern int slipgate_server_clients(ServerHandle server, ulong* clients, UIntPtr capacity, out UIntPtr count);
@@ -834,9 +854,9 @@ namespace Slipgate
         [DllImport(Library)] internal static extern int slipgate_server_set_keys(ServerHandle server, byte* keys, UIntPtr length);
         [DllImport(Library)] internal static extern int slipgate_server_address(ServerHandle server, uint index, byte* text, UIntPtr capacity);
         [DllImport(Library)] internal static extern int slipgate_server_discards(ServerHandle server, uint index, out ulong count, out IntPtr name);
-        [DllImport(Library)] internal static extern int slipgate_server_send(IntPtr server, ulong client, byte* bytes, UIntPtr length);
-        [DllImport(Library)] internal static extern int slipgate_server_send_packet(IntPtr server, ulong client, byte* bytes, UIntPtr length, out ushort sequence);
-        [DllImport(Library)] internal static extern int slipgate_server_send_message(IntPtr server, ulong client, byte channel, byte* bytes, UIntPtr length, SendOptions* options);
+        [DllImport(Library)] internal static extern int slipgate_server_send(void* server, ulong client, byte* bytes, void* length);
+        [DllImport(Library)] internal static extern int slipgate_server_send_packet(void* server, ulong client, byte* bytes, void* length, out ushort sequence);
+        [DllImport(Library)] internal static extern int slipgate_server_send_message(void* server, ulong client, byte channel, byte* bytes, void* length, SendOptions* options);
         [DllImport(Library)] internal static extern int slipgate_server_send_transfer(ServerHandle server, ulong client, byte channel, TransferHandle transfer, ulong label, out uint id);
         [DllImport(Library)] internal static extern int slipgate_server_accept_transfer(ServerHandle server, ulong client, byte channel, uint id);
         [DllImport(Library)] internal static extern int slipgate_server_refuse_transfer(ServerHandle server, ulong client, byte channel, uint id);

@@ -9,11 +9,9 @@ use slipgate_client::transfer::PartialTransfer;
 use slipgate_client::{ChannelId, Client, Clock, CloseCode, ConnectError, ConnectToken, Event, Inbox};
 
 use crate::boundary::{Guarded, free, put, run, some};
-use crate::event::CEvent;
+use crate::event::{CEvent, TakenEvent};
 use crate::event_batch::EventCopies;
-use crate::event_kinds::{
-    SLIPGATE_CONNECTED, SLIPGATE_MESSAGE, SLIPGATE_PACKET, SLIPGATE_PAYLOAD, SLIPGATE_REDIRECTED,
-};
+use crate::event_kinds::{SLIPGATE_CONNECTED, SLIPGATE_PACKET, SLIPGATE_PAYLOAD, SLIPGATE_REDIRECTED};
 use crate::path::{CBudget, CCloseReason, CPath, CRemaining, close_code, close_kind, closed_by};
 use crate::pointer;
 use crate::send::{CSendOptions, read_options};
@@ -175,7 +173,7 @@ pub extern "C" fn slipgate_client_next_event(
     with(client, |client| {
         let out = some(event)?;
         let Some(event) = client.next() else { return Ok(SLIPGATE_NONE) };
-        out.write(event);
+        out.write(event.into());
         Ok(SLIPGATE_DONE)
     })
 }
@@ -204,38 +202,55 @@ pub extern "C" fn slipgate_client_next_events(
 }
 
 impl ClientObject {
-    #[inline]
-    fn next(&mut self) -> Option<CEvent> {
+    /// Returns the next event. Both callers get a copy of the common kinds: a call for each event takes longer than
+    /// the rest.
+    #[inline(always)]
+    fn next(&mut self) -> Option<TakenEvent> {
         let Self { client, inbox, held, kept, .. } = self;
-        Some(match inbox.next(client)? {
-            Event::Connected { client_index, max_clients } => {
-                resume(client, kept);
-                let label = max_clients.into();
-                CEvent { label, ..CEvent::new(SLIPGATE_CONNECTED) }.number(client_index.0.into())
+        Some(match inbox.next(client) {
+            None => return None,
+            Some(Event::Message { channel, bytes, .. }) => TakenEvent::message(0, channel, bytes),
+            Some(Event::Payload { sequence, bytes, .. }) => TakenEvent::data(SLIPGATE_PAYLOAD, 0, sequence.0, bytes),
+            Some(Event::Packet { sequence, bytes, .. }) => {
+                TakenEvent::data(SLIPGATE_PACKET, 0, sequence.0.into(), bytes)
             }
-            Event::Payload { sequence, bytes, .. } => CEvent::new(SLIPGATE_PAYLOAD).number(sequence.0).lend(bytes),
-            Event::Packet { sequence, bytes, .. } => CEvent::new(SLIPGATE_PACKET).number(sequence.0.into()).lend(bytes),
-            Event::Message { channel, bytes, .. } => CEvent::new(SLIPGATE_MESSAGE).on(channel).lend(bytes),
-            Event::Sent(event) => CEvent::of_packet(event),
-            Event::Channel(event) => CEvent::of_channel(event, held),
-            Event::Partial { channel, partial } => {
-                let event = CEvent::of_partial(channel, &partial);
-                if kept.len() < MAX_KEPT {
-                    kept.push((channel, partial));
+            Some(other) => {
+                if matches!(other, Event::Connected { .. }) {
+                    resume(client, kept);
                 }
-                event
+                TakenEvent::Other(without_data(other, held, kept))
             }
-            Event::Ended { reason } => {
-                *held = reason.to_string().into_bytes();
-                CEvent::of_end(&reason).lend(held)
-            }
-            Event::Redirected { reason } => {
-                *held = reason.to_string().into_bytes();
-                CEvent { kind: SLIPGATE_REDIRECTED, ..CEvent::of_end(&reason) }.lend(held)
-            }
-            // An event of a later version.
-            _ => CEvent::new(0),
         })
+    }
+}
+
+/// Returns an event that carries no data of the server.
+#[inline(never)]
+fn without_data(event: Event<'_>, held: &mut Vec<u8>, kept: &mut Vec<(ChannelId, PartialTransfer)>) -> CEvent {
+    match event {
+        Event::Connected { client_index, max_clients } => {
+            let label = max_clients.into();
+            CEvent { label, ..CEvent::new(SLIPGATE_CONNECTED) }.number(client_index.0.into())
+        }
+        Event::Sent(event) => CEvent::of_packet(event),
+        Event::Channel(event) => CEvent::of_channel(event, held),
+        Event::Partial { channel, partial } => {
+            let event = CEvent::of_partial(channel, &partial);
+            if kept.len() < MAX_KEPT {
+                kept.push((channel, partial));
+            }
+            event
+        }
+        Event::Ended { reason } => {
+            *held = reason.to_string().into_bytes();
+            CEvent::of_end(&reason).lend(held)
+        }
+        Event::Redirected { reason } => {
+            *held = reason.to_string().into_bytes();
+            CEvent { kind: SLIPGATE_REDIRECTED, ..CEvent::of_end(&reason) }.lend(held)
+        }
+        // An event of a later version.
+        _ => CEvent::new(0),
     }
 }
 
@@ -288,8 +303,12 @@ pub extern "C" fn slipgate_client_send_message(
     options: Option<&CSendOptions>,
 ) -> i32 {
     with(client, |client| {
-        let (message, options) = (pointer::bytes(bytes, length)?, read_options(options)?);
-        sent(client.client.send_message_with(ChannelId(channel), message, options)).map(|()| SLIPGATE_DONE)
+        let (channel, message) = (ChannelId(channel), pointer::bytes(bytes, length)?);
+        sent(match options {
+            None => client.client.send_message(channel, message),
+            options => client.client.send_message_with(channel, message, read_options(options)?),
+        })
+        .map(|()| SLIPGATE_DONE)
     })
 }
 

@@ -36,6 +36,47 @@ pub struct CEvent {
     pub length: usize,
 }
 
+/// An event before it is written where the program wants it. Data has few fields, which stay in registers.
+#[derive(Clone, Copy)]
+pub(crate) enum TakenEvent {
+    /// Bytes that the peer has sent.
+    Data { kind: u32, channel: u32, client: u64, number: u64, bytes: *const u8, length: usize },
+    /// An event of another kind.
+    Other(CEvent),
+}
+
+impl TakenEvent {
+    #[inline]
+    pub(crate) const fn data(kind: u32, client: u64, number: u64, bytes: &[u8]) -> Self {
+        Self::Data { kind, channel: 0, client, number, bytes: bytes.as_ptr(), length: bytes.len() }
+    }
+
+    #[inline]
+    pub(crate) const fn message(client: u64, channel: ChannelId, bytes: &[u8]) -> Self {
+        let (kind, channel) = (SLIPGATE_MESSAGE, channel.0 as u32);
+        Self::Data { kind, channel, client, number: 0, bytes: bytes.as_ptr(), length: bytes.len() }
+    }
+
+    #[inline]
+    pub(crate) const fn content(&self) -> (*const u8, usize) {
+        match self {
+            Self::Data { bytes, length, .. } | Self::Other(CEvent { bytes, length, .. }) => (*bytes, *length),
+        }
+    }
+}
+
+impl From<TakenEvent> for CEvent {
+    #[inline]
+    fn from(event: TakenEvent) -> Self {
+        match event {
+            TakenEvent::Data { kind, channel, client, number, bytes, length } => {
+                Self { channel, client, number, bytes, length, ..Self::new(kind) }
+            }
+            TakenEvent::Other(event) => event,
+        }
+    }
+}
+
 impl CEvent {
     pub(crate) const fn new(kind: u32) -> Self {
         let (channel, reason, by, client, number, label, size) = (0, 0, 0, 0, 0, 0, 0);

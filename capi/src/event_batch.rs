@@ -5,7 +5,7 @@
 
 use std::mem::MaybeUninit;
 
-use crate::event::CEvent;
+use crate::event::{CEvent, TakenEvent};
 use crate::event_kinds::SLIPGATE_TRANSFER_RECEIVED;
 use crate::pointer;
 
@@ -16,7 +16,7 @@ const MAX_COPIED_BYTES: usize = 64 * 1200;
 /// Copies of the contents of the last events.
 #[derive(Default)]
 pub(crate) struct EventCopies {
-    /// Allocated with the first copy, and never moved after that.
+    /// Allocated with the first call, and never moved after that.
     shared: Vec<u8>,
     /// The content of the last event of a call, if it had no space in `shared`. Keeps its capacity.
     last: Vec<u8>,
@@ -31,43 +31,56 @@ enum Position {
 
 impl EventCopies {
     /// Fills `events` from `next`, which returns `None` if there is no event. Returns the number of events.
+    #[inline]
     pub(crate) fn fill(
         &mut self,
         events: &mut [MaybeUninit<CEvent>],
-        mut next: impl FnMut() -> Option<CEvent>,
+        mut next: impl FnMut() -> Option<TakenEvent>,
     ) -> usize {
         self.shared.clear();
+        self.shared.reserve_exact(MAX_COPIED_BYTES);
         let mut filled = 0;
         for out in events {
             let Some(event) = next() else { break };
-            let (event, position) = self.copy(event);
-            out.write(event);
             filled += 1;
-            if position == Position::Last {
+            if self.copy(event, out) == Position::Last {
                 break;
             }
         }
         filled
     }
 
-    /// Returns the event with a copy of its content.
-    fn copy(&mut self, event: CEvent) -> (CEvent, Position) {
-        if event.length == 0 {
-            return (event, Position::Inner);
-        }
-        let Ok(bytes) = pointer::bytes(event.bytes, event.length) else { return (event, Position::Last) };
+    /// Writes the event with a copy of its content.
+    #[inline]
+    fn copy(&mut self, event: TakenEvent, out: &mut MaybeUninit<CEvent>) -> Position {
+        let (bytes, length) = event.content();
+        let Ok(bytes) = pointer::bytes(bytes, length) else {
+            out.write(event.into());
+            return Position::Last;
+        };
         let start = self.shared.len();
-        if bytes.len() <= MAX_COPIED_BYTES - start {
-            self.shared.reserve_exact(MAX_COPIED_BYTES - start);
-            self.shared.extend_from_slice(bytes);
-            return (event.lend(self.shared.get(start..).unwrap_or_default()), Position::Inner);
+        if bytes.is_empty() {
+            out.write(event.into());
+            return Position::Inner;
         }
+        if bytes.len() > self.shared.capacity() - start {
+            out.write(self.copy_last(event.into(), bytes));
+            return Position::Last;
+        }
+        self.shared.extend_from_slice(bytes);
+        out.write(CEvent::from(event).lend(self.shared.get(start..).unwrap_or_default()));
+        Position::Inner
+    }
+
+    /// Returns the event, whose content has no space in `shared`.
+    #[cold]
+    fn copy_last(&mut self, event: CEvent, bytes: &[u8]) -> CEvent {
         // A transfer has up to 64 MiB, and only the next event takes its memory.
         if event.kind == SLIPGATE_TRANSFER_RECEIVED {
-            return (event, Position::Last);
+            return event;
         }
         self.last.clear();
         self.last.extend_from_slice(bytes);
-        (event.lend(&self.last), Position::Last)
+        event.lend(&self.last)
     }
 }

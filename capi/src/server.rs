@@ -14,9 +14,9 @@ pub use self::clients::*;
 pub use self::config::*;
 
 use crate::boundary::{Guarded, free, put, some};
-use crate::event::CEvent;
+use crate::event::{CEvent, TakenEvent};
 use crate::event_batch::EventCopies;
-use crate::event_kinds::{SLIPGATE_CONNECTED, SLIPGATE_MESSAGE, SLIPGATE_PACKET, SLIPGATE_PAYLOAD};
+use crate::event_kinds::{SLIPGATE_CONNECTED, SLIPGATE_PACKET, SLIPGATE_PAYLOAD};
 use crate::pointer;
 use crate::status::{
     Outcome, SLIPGATE_DONE, SLIPGATE_ERROR_ARGUMENT, SLIPGATE_ERROR_IO, SLIPGATE_ERROR_TOO_LARGE, SLIPGATE_NONE, sent,
@@ -106,7 +106,7 @@ pub extern "C" fn slipgate_server_next_event(
     with(server, |server| {
         let out = some(event)?;
         let Some(event) = server.next() else { return Ok(SLIPGATE_NONE) };
-        out.write(event);
+        out.write(event.into());
         Ok(SLIPGATE_DONE)
     })
 }
@@ -135,33 +135,44 @@ pub extern "C" fn slipgate_server_next_events(
 }
 
 impl ServerObject {
-    #[inline]
-    fn next(&mut self) -> Option<CEvent> {
+    /// Returns the next event. Both callers get a copy of the common kinds: a call for each event takes longer than
+    /// the rest.
+    #[inline(always)]
+    fn next(&mut self) -> Option<TakenEvent> {
         let Self { server, inbox, held, .. } = self;
-        let (client, event) = match inbox.next(server)? {
-            Event::Connected { client, client_id } => (client, CEvent::new(SLIPGATE_CONNECTED).number(client_id.0)),
-            Event::Payload { client, sequence, bytes, .. } => {
-                (client, CEvent::new(SLIPGATE_PAYLOAD).number(sequence.0).lend(bytes))
+        Some(match inbox.next(server) {
+            None => return None,
+            Some(Event::Message { client, channel, bytes, .. }) => {
+                TakenEvent::message(number_of(client), channel, bytes)
             }
-            Event::Packet { client, sequence, bytes, .. } => {
-                (client, CEvent::new(SLIPGATE_PACKET).number(sequence.0.into()).lend(bytes))
+            Some(Event::Payload { client, sequence, bytes, .. }) => {
+                TakenEvent::data(SLIPGATE_PAYLOAD, number_of(client), sequence.0, bytes)
             }
-            Event::Message { client, channel, bytes, .. } => {
-                (client, CEvent::new(SLIPGATE_MESSAGE).on(channel).lend(bytes))
+            Some(Event::Packet { client, sequence, bytes, .. }) => {
+                TakenEvent::data(SLIPGATE_PACKET, number_of(client), sequence.0.into(), bytes)
             }
-            Event::Sent { client, event } => (client, CEvent::of_packet(event)),
-            Event::Channel { client, event } => (client, CEvent::of_channel(event, held)),
-            // A server keeps no parts of uploads: its clients send them again.
-            Event::Partial { client, channel, partial } => (client, CEvent::of_partial(channel, &partial)),
-            Event::Disconnected { client, client_id, reason } => {
-                *held = reason.text.clone().into_bytes();
-                (client, CEvent::of_end(&reason).number(client_id.0).lend(held))
-            }
-            // An event of a later version, or of a server with shards.
-            _ => return Some(CEvent::new(0)),
-        };
-        Some(event.of_client(number_of(client)))
+            Some(other) => TakenEvent::Other(without_data(other, held)),
+        })
     }
+}
+
+/// Returns an event that carries no data of a client.
+#[inline(never)]
+fn without_data(event: Event<'_>, held: &mut Vec<u8>) -> CEvent {
+    let (client, event) = match event {
+        Event::Connected { client, client_id } => (client, CEvent::new(SLIPGATE_CONNECTED).number(client_id.0)),
+        Event::Sent { client, event } => (client, CEvent::of_packet(event)),
+        Event::Channel { client, event } => (client, CEvent::of_channel(event, held)),
+        // A server keeps no parts of uploads: its clients send them again.
+        Event::Partial { client, channel, partial } => (client, CEvent::of_partial(channel, &partial)),
+        Event::Disconnected { client, client_id, reason } => {
+            *held = reason.text.clone().into_bytes();
+            (client, CEvent::of_end(&reason).number(client_id.0).lend(held))
+        }
+        // An event of a later version, or of a server with shards.
+        _ => return CEvent::new(0),
+    };
+    event.of_client(number_of(client))
 }
 
 /// Queues a message on this channel of every client, except `except` if it is not 0. `queued` and `refused` receive how

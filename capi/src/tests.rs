@@ -183,7 +183,7 @@ fn events_of_one_call_keep_their_bytes_and_a_large_one_ends_it() {
         let filled = copies.fill(&mut events, || {
             let (number, size) = numbers.next()?;
             memory.fill(number);
-            Some(CEvent::new(SLIPGATE_MESSAGE).number(number.into()).lend(&memory[..size]))
+            Some(TakenEvent::data(SLIPGATE_MESSAGE, 0, number.into(), &memory[..size]))
         });
         memory.fill(u8::MAX);
         assert_eq!(filled, expected, "after {taken:?}");
@@ -198,10 +198,19 @@ fn events_of_one_call_keep_their_bytes_and_a_large_one_ends_it() {
 }
 
 #[test]
+fn event_without_content_has_no_bytes() {
+    let (mut copies, mut events) = (EventCopies::default(), [const { MaybeUninit::uninit() }; 1]);
+    let mut left = [TakenEvent::Other(CEvent::new(SLIPGATE_CONNECTED))].into_iter();
+    assert_eq!(copies.fill(&mut events, || left.next()), 1);
+    let event: CEvent = pointer::read(&events[0]);
+    assert!(event.bytes.is_null() && event.length == 0);
+}
+
+#[test]
 fn large_transfer_is_lent_by_the_object_and_ends_its_call() {
     let held = vec![7; 100_000];
-    let mut left =
-        [held.len(), 100].map(|bytes| CEvent::new(SLIPGATE_TRANSFER_RECEIVED).lend(&held[..bytes])).into_iter();
+    let received = |bytes| TakenEvent::Other(CEvent::new(SLIPGATE_TRANSFER_RECEIVED).lend(&held[..bytes]));
+    let mut left = [held.len(), 100].map(received).into_iter();
     let (mut copies, mut events) = (EventCopies::default(), [const { MaybeUninit::uninit() }; 4]);
     for is_copied in [false, true] {
         assert_eq!(copies.fill(&mut events, || left.next()), 1);

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use slipgate_server::packets::Sequence;
 use slipgate_server::{ChannelId, ClientRef, CloseCode};
 
-use super::{CServer, handle_of, with};
+use super::{CServer, ServerObject, handle_of, with};
 use crate::boundary::{put, some};
 use crate::path::{CBudget, CPath, CRemaining};
 use crate::pointer;
@@ -90,9 +90,16 @@ pub extern "C" fn slipgate_server_send_message(
     length: usize,
     options: Option<&CSendOptions>,
 ) -> i32 {
-    with_client(server, client, |mut client| {
-        let (message, options) = (pointer::bytes(bytes, length)?, read_options(options)?);
-        sent(client.send_message_with(ChannelId(channel), message, options)).map(|()| SLIPGATE_DONE)
+    with(server, |ServerObject { server, .. }| {
+        let (channel, message) = (ChannelId(channel), pointer::bytes(bytes, length)?);
+        sent(match options {
+            None => server.send_message(handle_of(client), channel, message),
+            options => {
+                let mut client = server.client(handle_of(client)).ok_or(SLIPGATE_ERROR_GONE)?;
+                client.send_message_with(channel, message, read_options(options)?)
+            }
+        })
+        .map(|()| SLIPGATE_DONE)
     })
 }
 
