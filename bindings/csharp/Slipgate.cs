@@ -33,6 +33,26 @@ namespace Slipgate
         Disconnected = 0, SendingRequest = 1, SendingResponse = 2, Connected = 3,
     }
 
+    /// <summary>What happened to a message: the <see cref="Event.Reason"/> of a receipt.</summary>
+    public enum DeliveryStatus { Arrived = 1, Lost = 2, Expired = 3, Superseded = 4, ArrivedLate = 5 }
+
+    /// <summary>Why a transfer was broken or refused: the <see cref="Event.Reason"/> of these events.</summary>
+    public enum TransferReason { Cancelled, Declined, TooLarge, Busy, NoMemory, WrongDigest }
+
+    /// <summary>Why a connection ended: the <see cref="Event.Reason"/> of these events.</summary>
+    public enum CloseKind
+    {
+        Other, Left, Kicked, ServerStopped, DisconnectedByServer, TimedOut, ResponseTimedOut, RequestTimedOut, Denied,
+        TokenExpired, InvalidToken, TakenOver, SequencesUsedUp, LayoutMismatch, VersionMismatch, NotASession, Violation,
+        Accused,
+    }
+
+    /// <summary>The side that ended a connection or broke a transfer.</summary>
+    public enum Side : uint { Local, Remote, Netcode }
+
+    /// <summary>Which transfers a channel takes without a question.</summary>
+    public enum Admission : uint { FromServer, All, None, Ask }
+
     /// <summary>The delivery guarantee of a channel.</summary>
     public enum ChannelKind : uint { Unreliable, Sequenced, ReliableUnordered, ReliableOrdered, Transfers }
 
@@ -64,7 +84,8 @@ namespace Slipgate
         internal IntPtr Name;
         public byte Priority, MaxTransfersAtOnce;
         public ushort Weight;
-        public uint MaxMessageBytes, QueueBytes, QueueMessages, DeadlineMs, Flags, MaxTransferBytes, Admission;
+        public uint MaxMessageBytes, QueueBytes, QueueMessages, DeadlineMs, Flags, MaxTransferBytes;
+        public Admission Admission;
     }
 
     /// <summary>The state of a path; a time of -1 is not known yet.</summary>
@@ -168,8 +189,9 @@ namespace Slipgate
         internal Event(NativeEvent* native) { this.native = native; }
         public EventKind Kind { get { return (EventKind)native->Kind; } }
         public byte Channel { get { return (byte)native->Channel; } }
+        /// <summary>A <see cref="DeliveryStatus"/>, <see cref="TransferReason"/> or <see cref="CloseKind"/>.</summary>
         public int Reason { get { return native->Reason; } }
-        public uint By { get { return native->By; } }
+        public Side By { get { return (Side)native->By; } }
         public ulong Client { get { return native->Client; } }
         public ulong Number { get { return native->Number; } }
         public ulong Label { get { return native->Label; } }
@@ -455,6 +477,19 @@ namespace Slipgate
         {
             return (Status)Native.slipgate_client_remaining(handle, channel, out remaining);
         }
+        /// <summary>Writes why the last connection ended, by which side, and with which code of its program.</summary>
+        public Status TryGetCloseReason(out CloseKind kind, out Side by, out uint code)
+        {
+            NativeCloseReason reason;
+            Status status = (Status)Native.slipgate_client_close_reason(handle, out reason);
+            bool isKnown = status == Status.Done;
+            kind = isKnown ? (CloseKind)reason.Kind : CloseKind.Other;
+            by = isKnown ? (Side)reason.By : Side.Local;
+            code = isKnown ? reason.Code : NoCode;
+            return status;
+        }
+        /// <summary>The code of a connection that ended without one.</summary>
+        public const uint NoCode = 65536;
         /// <summary>Returns the sentence for the player, null while no connection has ended.</summary>
         public string CloseReason
         {
@@ -693,6 +728,13 @@ namespace Slipgate
             return waker;
         }
         public static Status Wake(WakerHandle waker) { return (Status)Native.slipgate_waker_wake(waker); }
+    }
+
+    /// <summary>The native library.</summary>
+    public static class NativeLibrary
+    {
+        /// <summary>Its version, such as 0.1.0.</summary>
+        public static string Version { get { return Marshal.PtrToStringAnsi(Native.slipgate_version()); } }
     }
 
     public enum LogLevel : uint { Off, Error, Warn, Info, Debug }

@@ -65,6 +65,15 @@ struct Event : slipgate_event {
 };
 static_assert(sizeof(Event) == sizeof(slipgate_event), "an array of events is one of the C interface");
 
+// Datagrams that were dropped for one reason.
+struct Discard {
+    const char* reason;
+    std::uint64_t count;
+};
+
+// The version of the library, such as "0.1.0".
+inline const char* version() { return slipgate_version(); }
+
 // What connections carry. Copies refer to the names of the channels, which must live as long.
 class Traffic {
 public:
@@ -193,6 +202,7 @@ public:
         return slipgate_client_cancel_transfer(get(), channel, id);
     }
     std::int32_t state() const { return slipgate_client_state(get()); }
+    const char* state_name() const { return slipgate_client_state_name(state()); }
     bool is_connected() const { return state() == 3; }
     std::optional<slipgate_path> path() const {
         slipgate_path path;
@@ -208,6 +218,13 @@ public:
         slipgate_remaining remaining;
         if (slipgate_client_remaining(get(), channel, &remaining) != SLIPGATE_DONE) return std::nullopt;
         return remaining;
+    }
+    std::vector<Discard> discards() const {
+        std::vector<Discard> found;
+        Discard discard{};
+        for (std::uint32_t i = 0; slipgate_client_discards(get(), i, &discard.count, &discard.reason) == SLIPGATE_DONE; i++)
+            found.push_back(discard);
+        return found;
     }
     // Returns the sentence for the player, or nothing while no connection has ended.
     std::optional<std::string> close_reason() const {
@@ -340,6 +357,18 @@ public:
         slipgate_budget budget;
         if (slipgate_server_budget(get(), client, &budget) != SLIPGATE_DONE) return std::nullopt;
         return budget;
+    }
+    std::optional<slipgate_remaining> remaining(std::uint64_t client, std::uint8_t channel) const {
+        slipgate_remaining remaining;
+        if (slipgate_server_remaining(get(), client, channel, &remaining) != SLIPGATE_DONE) return std::nullopt;
+        return remaining;
+    }
+    std::vector<Discard> discards() const {
+        std::vector<Discard> found;
+        Discard discard{};
+        for (std::uint32_t i = 0; slipgate_server_discards(get(), i, &discard.count, &discard.reason) == SLIPGATE_DONE; i++)
+            found.push_back(discard);
+        return found;
     }
     // Bytes each second to all clients together; 0 is no limit.
     void set_uplink(std::uint64_t bytes_per_second) { slipgate_server_set_uplink(get(), bytes_per_second); }

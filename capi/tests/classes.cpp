@@ -151,6 +151,9 @@ void channels() {
     CHECK(client.refuse_transfer(channels.maps, 99) == SLIPGATE_DONE);
     CHECK(client.cancel_transfer(channels.maps, 99) == SLIPGATE_ERROR_GONE);
     CHECK(client.path() && client.budget() && client.remaining(channels.chat) && !client.close_reason());
+    CHECK(server.remaining(handle, channels.chat) && std::string_view(client.state_name()) == "connected");
+    CHECK(!client.discards().empty() && !server.discards().empty() && *server.discards()[0].reason);
+    CHECK(*slipgate::version());
     CHECK(server.path(handle) && server.budget(handle) && server.info(handle)->client_id == 5);
     CHECK(server.clients() == std::vector<std::uint64_t>{handle} && server.find(5) == handle && !server.find(6));
     CHECK(server.set_keys({key, slipgate::generate_key()}) == SLIPGATE_DONE);

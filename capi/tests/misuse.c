@@ -87,6 +87,10 @@ static void null_objects(void) {
     slipgate_server_free(NULL);
     slipgate_transfer_free(NULL);
     slipgate_waker_free(NULL);
+    for (int i = 0; i < 100; i++) {
+        CHECK(slipgate_client_state_name((int32_t)any()) != NULL);
+        CHECK(slipgate_status_text((int32_t)any()) != NULL);
+    }
 }
 
 static void invalid_settings(void) {
@@ -125,6 +129,9 @@ static void invalid_settings(void) {
     config.bind = "here:1";
     REFUSED(slipgate_server_new(&config, &server, error, sizeof error));
     CHECK(strstr(error, "here:1") != NULL);
+    config.bind = NULL;
+    REFUSED(slipgate_server_new(&config, &server, error, sizeof error));
+    CHECK(strcmp(error, "bind: an address is missing") == 0);
     config.bind = "127.0.0.1:0";
     config.flags = 128;
     REFUSED(slipgate_server_new(&config, &server, error, sizeof error));
@@ -151,76 +158,207 @@ static void invalid_settings(void) {
     CHECK(slipgate_transfer_new(key, SIZE_MAX / 4, &transfer) == SLIPGATE_ERROR_TOO_LARGE && transfer == NULL);
 }
 
-/* Calls functions in a random order, with random numbers and real objects. */
-static void random_calls(void) {
+/* One server and one client, and what they have seen. */
+enum { ROUNDS = 12, CALLS = 2500, MAX_TURNS = 20000 };
+static slipgate_client *client;
+static slipgate_server *server;
+static slipgate_transfer *content;
+static uint8_t key[SLIPGATE_KEY_BYTES], bytes[2048];
+static char address[64];
+static uint64_t handle;
+static uint32_t transfer_id;
+static int connections, ends, received;
+
+/* Remembers handles and ids, which the random calls use, and reads the lent bytes. */
+static void on_events(const slipgate_event *events, size_t count, int is_server) {
+    for (size_t i = 0; i < count; i++) {
+        const slipgate_event *event = &events[i];
+        volatile uint8_t sum = 0;
+        for (size_t j = 0; j < event->length; j++) sum = (uint8_t)(sum + event->bytes[j]);
+        if (event->kind == SLIPGATE_CONNECTED && is_server) handle = event->client;
+        if (event->kind == SLIPGATE_TRANSFER_OFFERED) transfer_id = (uint32_t)event->number;
+        connections += event->kind == SLIPGATE_CONNECTED && is_server;
+        ends += event->kind == SLIPGATE_ENDED;
+        received += event->kind == SLIPGATE_MESSAGE || event->kind == SLIPGATE_PACKET || event->kind == SLIPGATE_PAYLOAD;
+    }
+}
+
+static void turn(void) {
+    slipgate_event events[5];
+    size_t count = 0;
+    slipgate_server_begin_turn(server);
+    while (slipgate_server_next_events(server, events, 5, &count) == SLIPGATE_DONE) on_events(events, count, 1);
+    slipgate_server_end_turn(server);
+    slipgate_client_begin_turn(client);
+    while (slipgate_client_next_events(client, events, 5, &count) == SLIPGATE_DONE) on_events(events, count, 0);
+    slipgate_client_end_turn(client);
+}
+
+static void connect_again(void) {
+    slipgate_claims claims;
+    uint8_t token[SLIPGATE_TOKEN_BYTES];
+    memset(&claims, 0, sizeof claims);
+    claims.size = sizeof claims;
+    claims.client_id = any() % 3;
+    claims.servers = address;
+    CHECK(slipgate_token_issue(&claims, key, token) == SLIPGATE_DONE);
+    slipgate_client_connect(client, token, sizeof token);
+}
+
+static void start(uint32_t kind) {
     slipgate_server_config config;
-    slipgate_channel channels[2];
+    slipgate_channel channels[3];
     slipgate_traffic traffic;
-    slipgate_client *client = NULL;
-    slipgate_server *server = NULL;
-    slipgate_event event, events[5];
-    uint8_t bytes[2048], key[32] = {1};
-    uint64_t handles[4];
-    size_t count;
     CHECK(slipgate_channel_init(&channels[0], SLIPGATE_RELIABLE_ORDERED, "a") == SLIPGATE_DONE);
     CHECK(slipgate_channel_init(&channels[1], SLIPGATE_TRANSFERS, "b") == SLIPGATE_DONE);
+    CHECK(slipgate_channel_init(&channels[2], SLIPGATE_UNRELIABLE, "c") == SLIPGATE_DONE);
+    channels[1].admission = SLIPGATE_ADMIT_ASK;
     memset(&traffic, 0, sizeof traffic);
     traffic.size = sizeof traffic;
-    traffic.kind = SLIPGATE_CHANNELS;
-    traffic.channels = channels;
-    traffic.count = 2;
+    traffic.kind = kind;
+    if (kind == SLIPGATE_CHANNELS) {
+        traffic.channels = channels;
+        traffic.count = 3;
+    }
+    CHECK(slipgate_key_generate(key) == SLIPGATE_DONE);
     CHECK(slipgate_server_config_init(&config) == SLIPGATE_DONE);
     config.bind = "127.0.0.1:0";
     config.keys = key;
     config.keys_length = sizeof key;
     config.traffic = &traffic;
+    config.slots = 1 + any() % 3;
+    config.flags = SLIPGATE_ACCEPT_OLD_TOKENS;
     CHECK(slipgate_client_new(&traffic, &client, NULL, 0) == SLIPGATE_DONE);
     CHECK(slipgate_server_new(&config, &server, NULL, 0) == SLIPGATE_DONE);
+    CHECK(slipgate_server_address(server, 0, address, sizeof address) == SLIPGATE_DONE);
+}
+
+static void refused_lengths(void) {
+    slipgate_event events[5];
+    size_t count;
     REFUSED(slipgate_client_next_events(client, NULL, 1, &count));
     REFUSED(slipgate_client_next_events(client, events, 0, &count));
     REFUSED(slipgate_client_next_events(client, events, 5, NULL));
     REFUSED(slipgate_client_next_events(client, events, SIZE_MAX, &count));
     CHECK(slipgate_client_connect(client, bytes, SIZE_MAX / 4) == SLIPGATE_ERROR_TOKEN);
     CHECK(slipgate_client_send_message(client, 0, bytes, SIZE_MAX / 4, NULL) < 0);
-    CHECK(slipgate_server_send_message(server, 1, 0, bytes, SIZE_MAX / 4, NULL) < 0);
+    CHECK(slipgate_server_send_message(server, handle, 0, bytes, SIZE_MAX / 4, NULL) < 0);
     CHECK(slipgate_server_broadcast(server, 0, 0, bytes, SIZE_MAX / 4, NULL, NULL) < 0);
     REFUSED(slipgate_server_next_events(server, NULL, 1, &count));
     REFUSED(slipgate_server_next_events(server, events, 0, &count));
     REFUSED(slipgate_server_next_events(server, events, 5, NULL));
     REFUSED(slipgate_server_next_events(server, events, SIZE_MAX, &count));
-    for (int i = 0; i < 20000; i++) {
+}
+
+static slipgate_send_options any_options(void) {
+    slipgate_send_options options;
+    memset(&options, 0, sizeof options);
+    options.size = any() % 9 ? sizeof options : (uint32_t)any();
+    options.flags = (uint32_t)(any() % 9);
+    options.deadline_us = any() >> (any() % 64);
+    options.key = any() % 4;
+    options.receipt = any();
+    return options;
+}
+
+static void call_client(size_t length, uint64_t number, uint8_t channel, uint32_t id) {
+    slipgate_event events[5];
+    slipgate_send_options options = any_options();
+    const slipgate_send_options *with = any() % 2 ? &options : NULL;
+    size_t count = 0;
+    switch (any() % 18) {
+    case 0: slipgate_client_connect(client, bytes, length); break;
+    case 1: connect_again(); break;
+    case 2: slipgate_client_send(client, bytes, length); break;
+    case 3: slipgate_client_send_packet(client, bytes, length, NULL); break;
+    case 4: slipgate_client_send_message(client, channel, bytes, length, with); break;
+    case 5: slipgate_client_send_transfer(client, channel, content, number, NULL); break;
+    case 6: slipgate_client_accept_transfer(client, channel, id); break;
+    case 7: slipgate_client_refuse_transfer(client, channel, id); break;
+    case 8: slipgate_client_cancel_transfer(client, channel, id); break;
+    case 9:
+        if (any() % 20 == 0) slipgate_client_leave(client, (uint16_t)number, (const char *)bytes, length % 300);
+        break;
+    case 10:
+        if (any() % 20 == 0) slipgate_client_disconnect(client);
+        break;
+    case 11: slipgate_client_path(client, NULL); break;
+    case 12: slipgate_client_remaining(client, channel, NULL); break;
+    case 13: slipgate_client_discards(client, (uint32_t)number, NULL, NULL); break;
+    case 14: slipgate_client_begin_turn(client); break;
+    case 15: slipgate_client_end_turn(client); break;
+    case 16:
+        if (slipgate_client_next_event(client, events) == SLIPGATE_DONE) on_events(events, 1, 0);
+        break;
+    case 17:
+        if (slipgate_client_next_events(client, events, number % 6, &count) == SLIPGATE_DONE) on_events(events, count, 0);
+        break;
+    }
+}
+
+static void call_server(size_t length, uint64_t number, uint8_t channel, uint32_t id, uint64_t to) {
+    slipgate_event events[5];
+    slipgate_send_options options = any_options();
+    const slipgate_send_options *with = any() % 2 ? &options : NULL;
+    uint64_t handles[4];
+    size_t count = 0;
+    switch (any() % 20) {
+    case 0: slipgate_server_send(server, to, bytes, length); break;
+    case 1: slipgate_server_send_packet(server, to, bytes, length, NULL); break;
+    case 2: slipgate_server_send_message(server, to, channel, bytes, length, with); break;
+    case 3: slipgate_server_send_transfer(server, to, channel, content, number, NULL); break;
+    case 4: slipgate_server_accept_transfer(server, to, channel, id); break;
+    case 5: slipgate_server_refuse_transfer(server, to, channel, id); break;
+    case 6: slipgate_server_cancel_transfer(server, to, channel, id); break;
+    case 7: slipgate_server_broadcast(server, channel, any() % 2 ? to : 0, bytes, length, NULL, NULL); break;
+    case 8:
+        if (any() % 20 == 0) slipgate_server_kick(server, to, (uint16_t)number, (const char *)bytes, length % 300);
+        break;
+    case 9:
+        if (any() % 20 == 0) slipgate_server_disconnect(server, to);
+        break;
+    case 10: slipgate_server_clients(server, handles, number % 5, &count); break;
+    case 11: slipgate_server_client_info(server, to, NULL); break;
+    case 12: slipgate_server_path(server, to, NULL); break;
+    case 13: slipgate_server_set_uplink(server, number % 2 ? 0 : number); break;
+    case 14: slipgate_server_accept_new_clients(server, number % 4 != 0); break;
+    case 15: slipgate_server_begin_turn(server); break;
+    case 16: slipgate_server_end_turn(server); break;
+    case 17:
+        if (slipgate_server_next_event(server, events) == SLIPGATE_DONE) on_events(events, 1, 1);
+        break;
+    case 18:
+        if (slipgate_server_next_events(server, events, number % 6, &count) == SLIPGATE_DONE) on_events(events, count, 1);
+        break;
+    case 19: slipgate_server_discards(server, (uint32_t)number, NULL, NULL); break;
+    }
+}
+
+/* Calls functions in a random order, with random numbers, on a client and a server that are mostly connected. */
+static void random_calls(uint32_t kind) {
+    int connections_before = connections;
+    start(kind);
+    for (int turns = 0; connections == connections_before; turns++) {
+        CHECK(turns < MAX_TURNS);
+        if (slipgate_client_state(client) <= 0) connect_again();
+        turn();
+        CHECK(slipgate_client_wait(client, 1000) == SLIPGATE_DONE);
+    }
+    refused_lengths();
+    for (int i = 0; i < CALLS; i++) {
         size_t length = any() % sizeof bytes;
         uint64_t number = any() % 3 ? any() : any() % 5;
+        uint8_t channel = any() % 5 ? (uint8_t)(any() % 4) : (uint8_t)any();
+        uint32_t id = any() % 3 ? transfer_id : (uint32_t)(any() % 5);
+        uint64_t to = any() % 5 ? handle : any();
         for (size_t j = 0; j < 16; j++) bytes[j] = (uint8_t)any();
-        switch (any() % 26) {
-        case 0: slipgate_client_connect(client, bytes, length); break;
-        case 1: slipgate_client_begin_turn(client); break;
-        case 2: slipgate_client_end_turn(client); break;
-        case 3: slipgate_client_send_message(client, (uint8_t)number, bytes, length, NULL); break;
-        case 4: slipgate_client_next_event(client, &event); break;
-        case 5: slipgate_client_leave(client, (uint16_t)number, (const char *)bytes, 16); break;
-        case 6: slipgate_client_accept_transfer(client, (uint8_t)number, (uint32_t)any()); break;
-        case 7: slipgate_client_refuse_transfer(client, (uint8_t)number, (uint32_t)any()); break;
-        case 8: slipgate_client_discards(client, (uint32_t)number, NULL, NULL); break;
-        case 9: slipgate_server_begin_turn(server); break;
-        case 10: slipgate_server_end_turn(server); break;
-        case 11: slipgate_server_send_message(server, number, (uint8_t)any(), bytes, length, NULL); break;
-        case 12: slipgate_server_next_event(server, &event); break;
-        case 13: slipgate_server_kick(server, number, (uint16_t)any(), (const char *)bytes, 8); break;
-        case 14: slipgate_server_broadcast(server, (uint8_t)number, any(), bytes, length, NULL, NULL); break;
-        case 15: slipgate_server_clients(server, handles, 4, &count); break;
-        case 16: slipgate_server_disconnect(server, number); break;
-        case 17: slipgate_client_wait(client, 0); break;
-        case 18: slipgate_server_cancel_transfer(server, number, (uint8_t)any(), (uint32_t)any()); break;
-        case 19: slipgate_server_client_info(server, number, NULL); break;
-        case 20: slipgate_server_set_keys(server, bytes, 32 * (number % 6)); break;
-        case 21: slipgate_client_state_name((int32_t)any()); break;
-        case 22: slipgate_status_text((int32_t)any()); break;
-        case 24: slipgate_client_next_events(client, events, number % 6, &count); break;
-        case 25: slipgate_server_next_events(server, events, number % 6, &count); break;
-        case 23: slipgate_server_stop(server, (const char *)bytes, 4); break;
-        }
+        if (any() % 2) call_client(length, number, channel, id);
+        else call_server(length, number, channel, id, to);
+        if (any() % 8 == 0) turn();
     }
+    slipgate_server_set_keys(server, bytes, 32 * (any() % 6));
+    slipgate_server_stop(server, (const char *)bytes, 4);
+    turn();
     CHECK(slipgate_client_state(client) != SLIPGATE_ERROR_PANIC);
     CHECK(slipgate_server_begin_turn(server) == SLIPGATE_DONE);
     slipgate_client_free(client);
@@ -230,7 +368,11 @@ static void random_calls(void) {
 int main(void) {
     null_objects();
     invalid_settings();
-    random_calls();
+    CHECK(slipgate_transfer_new(bytes, sizeof bytes, &content) == SLIPGATE_DONE);
+    for (int i = 0; i < ROUNDS; i++) random_calls((uint32_t)(i % 4 < 2 ? SLIPGATE_CHANNELS : i % 4 - 2));
+    slipgate_transfer_free(content);
+    /* The calls have met connections, data and ends. */
+    CHECK(connections >= ROUNDS && ends > 0 && received > 0);
     puts("ok");
     return 0;
 }

@@ -41,7 +41,7 @@ static class EveryMethod
                 echoes++;
                 Check(found.Bytes.Length == message.Length, "the length");
             }
-            if (found.Kind == EventKind.Receipt) receipts++;
+            if (found.Kind == EventKind.Receipt && found.Reason == (int)DeliveryStatus.Arrived) receipts++;
             if (found.Kind == EventKind.TransferReceived) transfers += found.Bytes.Length;
             if (found.Kind == EventKind.Ended) { sentence = found.Text(); ended = true; }
         }
@@ -144,6 +144,11 @@ static class EveryMethod
         Check(server.Kick(handle, "no rockets", 300) == Status.Done, "a kick");
         Until(() => ended && left);
         Check(sentence == "no rockets" && client.CloseReason == "no rockets", "the reason");
+        CloseKind kind;
+        Side by;
+        uint code;
+        Check(client.TryGetCloseReason(out kind, out by, out code) == Status.Done, "why it ended");
+        Check(kind == CloseKind.Kicked && by == Side.Remote && code == 300, "the kind, the side and the code");
         try
         {
             new Server(new ServerConfig { Bind = "here" }).Dispose();

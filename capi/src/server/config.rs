@@ -117,7 +117,11 @@ fn start(config: &CServerConfig) -> Result<CServer, SettingError> {
     let keys = read_keys(config.keys, config.keys_length)
         .map_err(SettingError::argument("keys must be 1 to 3 private keys of 32 bytes"))?;
     let traffic = read_traffic(pointer::optional(config.traffic))?;
-    let sockets = Sockets::bind(&read_addresses(config.bind, "bind")?).map_err(SettingError::io)?;
+    let bind = read_addresses(config.bind, "bind")?;
+    if bind.is_empty() {
+        return Err(SettingError::argument("bind: an address is missing")(SLIPGATE_ERROR_ARGUMENT));
+    }
+    let sockets = Sockets::bind(&bind).map_err(SettingError::io)?;
     let mut advertised = read_addresses(config.advertised, "advertised")?;
     if advertised.is_empty() {
         advertised = sockets.local_addresses();

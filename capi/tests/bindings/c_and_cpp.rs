@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
+use super::header::{functions, generated_header};
 use super::toolchain::{Linkage, compile, folder, has, library, out, run, valgrind};
 
 fn passes(file: &str, linkage: Linkage) {
@@ -24,6 +25,29 @@ fn is_clean_under_valgrind(file: &str) {
 fn every_function_works_in_c() {
     passes("every_function.c", Linkage::Shared);
     passes("every_function.c", Linkage::Static);
+}
+
+/// Returns whether a file calls a function.
+fn calls(file: &str, function: &str) -> bool {
+    file.contains(&format!("{function}("))
+}
+
+#[test]
+fn every_function_is_called_in_c_and_cpp() {
+    let read = |file: &str| fs::read_to_string(folder().join(file)).unwrap();
+    let (works, refuses, classes) =
+        (read("tests/every_function.c"), read("tests/misuse.c"), read("include/slipgate.hpp"));
+    for name in functions(&generated_header()) {
+        assert!(calls(&works, &name), "every_function.c does not call {name}");
+        // These take no pointer.
+        if !["slipgate_abi", "slipgate_version", "slipgate_size_of"].contains(&name.as_str()) {
+            assert!(calls(&refuses, &name), "misuse.c does not call {name}");
+        }
+        // A program that needs them includes slipgate.h beside the classes.
+        if !["slipgate_abi", "slipgate_size_of"].contains(&name.as_str()) {
+            assert!(calls(&classes, &name), "slipgate.hpp does not call {name}");
+        }
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The C# file, compiled and run by Mono.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -60,4 +61,76 @@ fn functions_and_their_parameters_are_those_of_the_header() {
         found += 1;
     }
     assert_eq!(file.matches("[DllImport(Library)]").count(), found);
+}
+
+/// Returns the members of an enumeration of a file in C#, with their values.
+fn members(file: &str, name: &str) -> BTreeMap<String, i64> {
+    let (_, rest) = file.split_once(&format!("public enum {name}")).unwrap_or_else(|| panic!("no enum {name}"));
+    let (_, rest) = rest.split_once('{').unwrap();
+    let (body, _) = rest.split_once('}').unwrap();
+    let mut next = 0;
+    let mut found = BTreeMap::new();
+    for member in body.split(',').map(str::trim).filter(|member| !member.is_empty()) {
+        let (name, value) = member.split_once(" = ").unwrap_or((member, ""));
+        let value = value.parse().unwrap_or(next);
+        next = value + 1;
+        found.insert(name.to_owned(), value);
+    }
+    found
+}
+
+/// Returns a name such as `ARRIVED_LATE` as `ArrivedLate`.
+fn pascal(name: &str) -> String {
+    let word = |word: &str| word[..1].to_owned() + &word[1..].to_lowercase();
+    name.split('_').map(word).collect()
+}
+
+#[test]
+fn constants_are_those_of_the_header() {
+    /// Constants with a prefix, and their enumeration in C#.
+    const GROUPS: &[(&str, &str)] = &[
+        ("ERROR_", "Status"),
+        ("LOG_", "LogLevel"),
+        ("TRANSFER_REASON_", "TransferReason"),
+        ("BY_", "Side"),
+        ("CLOSE_", "CloseKind"),
+        ("ADMIT_", "Admission"),
+    ];
+    /// The enumerations of constants without a prefix.
+    const OTHERS: [&str; 5] = ["Status", "TrafficKind", "ChannelKind", "EventKind", "DeliveryStatus"];
+    /// Constants that are a method, a property or a number in C#.
+    const NO_MEMBERS: [&str; 6] = ["ABI", "STRUCT_", "HAS_", "NEWEST_ONLY", "ACCEPT_OLD_TOKENS", "NO_CODE"];
+    let header = generated_header();
+    let file = std::fs::read_to_string(folder().join("../bindings/csharp/Slipgate.cs")).unwrap();
+    let mut compared = 0;
+    for line in header.lines() {
+        let Some((name, value)) = line.strip_prefix("#define SLIPGATE_").and_then(|rest| rest.split_once(' ')) else {
+            continue;
+        };
+        let Ok(value) = value.trim().parse::<i64>() else { continue };
+        if name.ends_with("_BYTES") || NO_MEMBERS.iter().any(|other| name.starts_with(other)) {
+            continue;
+        }
+        let group = GROUPS.iter().find_map(|(prefix, group)| Some((name.strip_prefix(prefix)?, *group)));
+        let found = match group {
+            Some((rest, group)) => members(&file, group).get(&pascal(rest)).copied(),
+            None => OTHERS.iter().find_map(|other| members(&file, other).get(&pascal(name)).copied()),
+        };
+        assert_eq!(found, Some(value), "SLIPGATE_{name}");
+        compared += 1;
+    }
+    let all = GROUPS.iter().map(|(_, group)| *group).chain(OTHERS).collect::<BTreeSet<_>>();
+    let listed: usize = all.iter().map(|name| members(&file, name).len()).sum();
+    assert_eq!(compared, listed, "no enumeration has a member that the header does not have");
+}
+
+#[test]
+fn every_function_has_a_method() {
+    let file = std::fs::read_to_string(folder().join("../bindings/csharp/Slipgate.cs")).unwrap();
+    for name in functions(&generated_header()) {
+        // The constructors compare the ABI and the sizes, and methods take several events with one call.
+        if !["slipgate_abi", "slipgate_size_of"].contains(&name.as_str()) && !name.ends_with("_next_event") {
+            assert!(file.contains(&format!("Native.{name}(")), "{name} has no method");
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! The game of tag: clients in several languages play on one server.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{Read, Write as _};
+use std::io::Read as _;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::csharp;
 use super::tag_client::Player;
 use super::tag_server::Game;
-use super::toolchain::{Linkage, compile, folder, has};
+use super::toolchain::{Linkage, compile, folder, has, has_built};
 
 const MAX_TIME: Duration = Duration::from_secs(60);
 /// Fields that each player must have been seen on.
@@ -33,17 +33,26 @@ fn clients() -> Vec<(&'static str, Command)> {
     if let Some(program) = csharp::compile(example("Tag.cs")) {
         found.push(("Emil", csharp::mono(program)));
     }
-    // It has a workspace of its own. Its dependencies take minutes to build.
+    // It has a workspace of its own, with dependencies that take a minute to build.
     let bevy = folder().join("../bindings/bevy/target/debug/examples/tag");
-    if bevy.is_file() {
+    if has_built("the Bevy client", "cargo build --example tag in bindings/bevy", &bevy) {
         found.push(("Faye", Command::new(bevy)));
-    } else {
-        let _ = writeln!(
-            std::io::stderr(),
-            "SKIPPED: the Bevy client is not built (cargo build --example tag in bindings/bevy)"
-        );
     }
+    found.extend(more_clients());
     found
+}
+
+/// Returns the commands in `SLIPGATE_MORE_PLAYERS`, one in each line: `./check-windows game` sets it to programs that
+/// run under Wine.
+fn more_clients() -> Vec<(&'static str, Command)> {
+    let lines = std::env::var("SLIPGATE_MORE_PLAYERS").unwrap_or_default();
+    let commands = lines.lines().map(|line| {
+        let mut words = line.split_whitespace();
+        let mut command = Command::new(words.next().unwrap());
+        command.args(words);
+        command
+    });
+    ["Gina", "Hugo", "Ivan"].into_iter().zip(commands).collect()
 }
 
 /// Programs that are ended with the test, also when it fails.
@@ -86,6 +95,7 @@ fn clients_in_all_languages_play_on_one_server() {
     for (name, child) in &mut programs.0 {
         let mut text = String::new();
         child.stdout.take().unwrap().read_to_string(&mut text).unwrap();
+        let text = text.replace('\r', "");
         assert!(child.wait().unwrap().success(), "{name}: {text}");
         // It has read the news of the others, and why the game ended.
         assert!(text.contains(" has joined\n"), "{name}: {text}");

@@ -58,6 +58,19 @@ pub(crate) fn has(program: &str) -> bool {
     found
 }
 
+/// Returns whether a program of another workspace was built; prints a line with the command otherwise.
+///
+/// # Panics
+/// If it was not built and [`REQUIRED`] is set.
+pub(crate) fn has_built(what: &str, command: &str, program: &Path) -> bool {
+    let is_built = program.is_file();
+    if !is_built {
+        assert!(std::env::var_os(REQUIRED).is_none(), "{what} is not built ({command}), but {REQUIRED} is set");
+        let _ = writeln!(std::io::stderr(), "SKIPPED: {what} is not built ({command})");
+    }
+    is_built
+}
+
 /// How a program is linked.
 #[derive(Clone, Copy)]
 pub(crate) enum Linkage {

@@ -87,8 +87,28 @@ pub(crate) fn measure_in_turns(programs: &mut [Program], rounds: usize, work: u3
     Ok(())
 }
 
+/// The goals that were not reached.
+#[derive(Default)]
+pub(crate) struct Missed(Vec<String>);
+
+impl Missed {
+    /// Returns the goal with whether it was reached, for a table.
+    pub(crate) fn check(&mut self, figure: &str, goal: &str, is_reached: bool) -> String {
+        if is_reached {
+            return format!("{goal}: yes");
+        }
+        self.0.push(figure.to_owned());
+        format!("{goal}: NO")
+    }
+
+    /// Fails if a goal was missed.
+    pub(crate) fn end(self) -> Result<(), Box<dyn Error>> {
+        if self.0.is_empty() { Ok(()) } else { Err(format!("missed: {}", self.0.join("; ")).into()) }
+    }
+}
+
 /// Runs the echo in all languages and prints the ratios beside their goals.
-pub(crate) fn run(rounds: usize, with_sizes: bool) -> Result<(), Box<dyn Error>> {
+pub(crate) fn run(rounds: usize, with_sizes: bool, missed: &mut Missed) -> Result<(), Box<dyn Error>> {
     let (rust, folder) = build()?;
     let c = compile_c("echo", &folder)?;
     let mut programs =
@@ -104,7 +124,7 @@ pub(crate) fn run(rounds: usize, with_sizes: bool) -> Result<(), Box<dyn Error>>
     measure_in_turns(&mut programs, WARM_UP_ROUNDS, TURNS)?;
     programs.iter_mut().for_each(|program| program.figures.clear());
     measure_in_turns(&mut programs, rounds, TURNS)?;
-    print(&programs);
+    print(&programs, missed);
     for program in &programs {
         let turns = median(program.column(1));
         if (turns - 1.0).abs() > MAX_TURNS_OFF {
@@ -114,47 +134,53 @@ pub(crate) fn run(rounds: usize, with_sizes: bool) -> Result<(), Box<dyn Error>>
     for program in programs {
         program.end()?;
     }
-    print_call(&c)?;
-    if with_sizes { print_sizes() } else { Ok(()) }
+    print_call(&c, missed)?;
+    if with_sizes { print_sizes(missed) } else { Ok(()) }
 }
 
-fn print(programs: &[Program]) {
+fn print(programs: &[Program], missed: &mut Missed) {
     println!("| echo of 64 messages a turn | ns of a message | turns | Rust's time / its time | goal |");
     println!("| --- | --- | --- | --- | --- |");
     let Some(rust) = programs.first() else { return };
     for program in programs {
         let ratio = median(rust.column(0).zip(program.column(0)).map(|(rust, other)| rust / other));
         let goal = match program.name {
-            "C" => format!(">= {GOAL_C}"),
-            "C# on Mono" => format!(">= {GOAL_CSHARP}"),
-            _ => String::new(),
+            "C" => Some(GOAL_C),
+            "C# on Mono" => Some(GOAL_CSHARP),
+            _ => None,
         };
+        let goal = goal.map(|goal| missed.check(program.name, &format!(">= {goal}"), ratio >= goal));
+        let goal = goal.unwrap_or_default();
         let (time, turns) = (median(program.column(0)), median(program.column(1)));
         println!("| {} | {time:.0} | {turns:.3} | {ratio:.3} | {goal} |", program.name);
         let garbage: Vec<f64> = program.column(2).collect();
         if !garbage.is_empty() {
             let most = garbage.into_iter().fold(0.0, f64::max);
-            println!("| garbage of {}, bytes | {most:.0} | | | 0 |", program.name);
+            let goal = missed.check("garbage", "0", most == 0.0);
+            println!("| garbage of {}, bytes | {most:.0} | | | {goal} |", program.name);
         }
     }
 }
 
 /// Prints the time of one call.
-fn print_call(program: &Path) -> Result<(), Box<dyn Error>> {
+fn print_call(program: &Path, missed: &mut Missed) -> Result<(), Box<dyn Error>> {
     let mut program = Program::start("state", Command::new(program).arg("state"))?;
     for _ in 0..5 {
         program.measure(TURNS)?;
     }
-    println!("| one call (`slipgate_client_state`), ns | {:.1} | | | <= {GOAL_CALL} |", median(program.column(0)));
+    let time = median(program.column(0));
+    let goal = missed.check("one call", &format!("<= {GOAL_CALL}"), time <= GOAL_CALL);
+    println!("| one call (`slipgate_client_state`), ns | {time:.1} | | | {goal} |");
     program.end()
 }
 
 /// Builds the stripped libraries and prints their sizes.
-fn print_sizes() -> Result<(), Box<dyn Error>> {
-    for (client_only, name, goal) in [(true, "client", GOAL_CLIENT_BYTES), (false, "client and server", GOAL_BYTES)] {
+fn print_sizes(missed: &mut Missed) -> Result<(), Box<dyn Error>> {
+    for (client_only, name, max) in [(true, "client", GOAL_CLIENT_BYTES), (false, "client and server", GOAL_BYTES)] {
         let build = Build { target: None, profile: "release-small".into(), client_only, glibc: None };
         let size = fs::metadata(build.run()?.join("libslipgate.so"))?.len();
-        println!("| stripped shared library, {name}, bytes | {size} | | | <= {goal} |");
+        let goal = missed.check(name, &format!("<= {max}"), size <= max);
+        println!("| stripped shared library, {name}, bytes | {size} | | | {goal} |");
     }
     Ok(())
 }

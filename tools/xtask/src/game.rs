@@ -7,7 +7,7 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::bench::{Program, build, c_compiler, compile_c, measure_in_turns, median};
+use crate::bench::{Missed, Program, build, c_compiler, compile_c, measure_in_turns, median};
 use crate::call;
 
 /// How many messages per core-second the C interface must carry for each one of netcode.c and reliable.c.
@@ -17,7 +17,7 @@ const GOAL: f64 = 1.3;
 const ECHOES: u32 = 256_000;
 
 /// Runs the three programs in turns and prints the ratios beside the goal.
-pub(crate) fn run(rounds: usize, netcode: &Path, reliable: &Path) -> Result<(), Box<dyn Error>> {
+pub(crate) fn run(rounds: usize, netcode: &Path, reliable: &Path, missed: &mut Missed) -> Result<(), Box<dyn Error>> {
     let (_, folder) = build()?;
     let game = compile_c("game", &folder)?;
     let mut programs = vec![
@@ -34,7 +34,8 @@ pub(crate) fn run(rounds: usize, netcode: &Path, reliable: &Path) -> Result<(), 
     for (index, program) in programs.iter().enumerate() {
         let peer = programs.iter().take(1).flat_map(|peer| peer.column(0));
         let ratio = median(peer.zip(program.column(0)).map(|(peer, ours)| peer / ours));
-        let goal = if index == 0 { String::new() } else { format!(">= {GOAL}") };
+        let goal =
+            if index == 0 { String::new() } else { missed.check(program.name, &format!(">= {GOAL}"), ratio >= GOAL) };
         let (time, arrived) = (median(program.column(0)), median(program.column(1)));
         println!("| {} | {time:.0} | {arrived:.4} | {ratio:.2} | {goal} |", program.name);
     }

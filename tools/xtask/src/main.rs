@@ -38,7 +38,8 @@ enum Xtask {
         #[command(flatten)]
         build: Build,
     },
-    /// Compares the speed of games in C and C# with Rust, and prints the goals beside the figures.
+    /// Compares the speed of games in C and C# with Rust, and prints the goals beside the figures. Fails if one is
+    /// missed.
     BenchC {
         /// How often each program is measured.
         #[arg(long, default_value_t = 40)]
@@ -180,11 +181,12 @@ fn main() -> Result<(), Box<dyn Error>> {
             archive(&out, &build)
         }
         Xtask::BenchC { rounds, sizes, netcode, reliable } => {
-            bench::run(rounds, sizes)?;
-            match netcode.zip(reliable) {
-                Some((netcode, reliable)) => game::run(rounds, &netcode, &reliable),
-                None => Ok(()),
+            let mut missed = bench::Missed::default();
+            bench::run(rounds, sizes, &mut missed)?;
+            if let Some((netcode, reliable)) = netcode.zip(reliable) {
+                game::run(rounds, &netcode, &reliable, &mut missed)?;
             }
+            missed.end()
         }
     }
 }

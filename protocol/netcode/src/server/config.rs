@@ -271,14 +271,9 @@ impl fmt::Display for ServerConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Advertised(address) => {
-                return write!(
-                    f,
-                    "{address} cannot stand in connect tokens: give ServerConfig::new the address that clients dial"
-                );
+                return write!(f, "{address} cannot stand in connect tokens: advertise the address that clients dial");
             }
-            Self::NoAdvertised => {
-                "a server needs at least one advertised address: give ServerConfig::new the address that clients dial"
-            }
+            Self::NoAdvertised => "a server needs at least one advertised address: the one that clients dial",
             Self::Slots => "a server must have 1 to 65536 slots",
             Self::AddressesPerToken => "one token may be pending at 1 to 8 addresses",
             Self::PendingClients => "the number of pending clients must be 1 to 65536",
