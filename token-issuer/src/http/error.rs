@@ -251,7 +251,7 @@ impl From<&RegistryError> for ErrorCode {
             RegistryError::Late => Self::LateHeartbeat,
             RegistryError::NoFreeSlots => Self::NoFreeSlots,
             RegistryError::Full => Self::RegistryFull,
-            RegistryError::Unavailable => Self::StoreUnavailable,
+            RegistryError::Unavailable | RegistryError::Unconfirmed => Self::StoreUnavailable,
             RegistryError::Recovering(_) => Self::StoreRecovering,
         }
     }

@@ -100,8 +100,8 @@ async fn read_and_mint(
     };
     let slots = slot_request(issuer, &request, group, lifetime_seconds);
     let servers = service.registry.reserve(slots).await.inspect_err(|error| {
-        // The other errors may leave slots reserved.
-        if matches!(error, RegistryError::NoFreeSlots | RegistryError::Recovering(_)) {
+        // After the other errors slots may be reserved.
+        if matches!(error, RegistryError::NoFreeSlots | RegistryError::Unavailable | RegistryError::Recovering(_)) {
             service.give_token_back(request.client_id);
         }
     })?;

@@ -97,17 +97,17 @@ impl FileRegistry {
             let ended = loop {
                 match timeout(STALLED_AFTER, &mut result).await {
                     Ok(ended) => break ended,
-                    Err(_) if self.shared.is_stalled() => return Err(RegistryError::Unavailable),
+                    Err(_) if self.shared.is_stalled() => return Err(RegistryError::Unconfirmed),
                     // The write with these changes began later than the wait.
                     Err(_) => {}
                 }
             };
             if let Ok(is_written) = ended {
-                return is_written.then_some(value).ok_or(RegistryError::Unavailable);
+                return is_written.then_some(value).ok_or(RegistryError::Unconfirmed);
             }
             // The thread has ended, which only a panic of the database does.
             self.shared.set_unavailable();
-            Err(RegistryError::Unavailable)
+            Err(RegistryError::Unconfirmed)
         })
     }
 }

@@ -352,7 +352,8 @@ impl RedisRegistry {
                 invocation.arg(millis(DEAD_AFTER));
                 candidates.iter().for_each(|server| _ = invocation.arg(server.id.as_str()));
             })
-            .await?;
+            .await
+            .map_err(|_| RegistryError::Unconfirmed)?;
         if pause > 0 {
             self.set_pause(Duration::from_millis(pause));
             return Err(RegistryError::Recovering(Duration::from_millis(pause)));
@@ -367,7 +368,7 @@ impl RedisRegistry {
         }
         if *self.epoch() != *epoch {
             // The data was lost after the script, and these reservations may have been too late to be written again.
-            return Err(RegistryError::Unavailable);
+            return Err(RegistryError::Unconfirmed);
         }
         // Candidates that were not needed are not full.
         let refused = if chosen.is_empty() { refused } else { Vec::new() };

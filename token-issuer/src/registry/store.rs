@@ -25,8 +25,11 @@ pub enum RegistryError {
     Late,
     /// The registry has [`MAX_REGISTERED_SERVERS`](super::MAX_REGISTERED_SERVERS) servers.
     Full,
-    /// The store does not respond, or failed.
+    /// The store does not respond, or failed. No slot was reserved.
     Unavailable,
+    /// The store failed during the operation, which may be recorded: slots may be reserved until their reservation
+    /// ends.
+    Unconfirmed,
     /// The store has started, or lost its data. For this time, issuers write their reservations again.
     Recovering(Duration),
 }
@@ -45,7 +48,7 @@ impl fmt::Display for RegistryError {
             Self::Recovering(_) => {
                 "the store of the registry has started or lost its data, and issuers write their reservations again"
             }
-            Self::Unavailable => "the store of the registry does not respond",
+            Self::Unavailable | Self::Unconfirmed => "the store of the registry does not respond",
         })
     }
 }
@@ -64,7 +67,7 @@ pub trait Registry: Send + Sync {
     /// [`RegistryError::OutOfScope`] if the scopes do not include the group and game from which it would move,
     /// [`RegistryError::Late`] if a later heartbeat or removal of the same run was recorded,
     /// [`RegistryError::Replaced`] if another instance has taken the id and is alive, [`RegistryError::Full`] for a new
-    /// server beyond the maximum, [`RegistryError::Unavailable`] if it was not recorded.
+    /// server beyond the maximum, [`RegistryError::Unavailable`] or [`RegistryError::Unconfirmed`] if the store failed.
     fn register<'a>(&'a self, heartbeat: Heartbeat, scopes: &'a Scopes) -> RegistryFuture<'a, ()>;
 
     /// Removes a server, unless another instance than the given one has its id, or the instance has sent a later
@@ -72,8 +75,8 @@ pub trait Registry: Send + Sync {
     /// again for a minute. Returns whether it was removed.
     ///
     /// # Errors
-    /// [`RegistryError::OutOfScope`] if the scopes do not include its group and game, [`RegistryError::Unavailable`] if
-    /// the store does not respond.
+    /// [`RegistryError::OutOfScope`] if the scopes do not include its group and game, [`RegistryError::Unavailable`] or
+    /// [`RegistryError::Unconfirmed`] if the store failed.
     fn remove<'a>(
         &'a self,
         id: RegistryName,
@@ -90,8 +93,9 @@ pub trait Registry: Send + Sync {
     /// Reserves a slot on 1 to [`SlotRequest::server_count`] servers, the best first.
     ///
     /// # Errors
-    /// [`RegistryError::NoFreeSlots`] if no server has room, [`RegistryError::Unavailable`] if the store does not
-    /// respond, [`RegistryError::Recovering`] if it may lack reservations: then no slot may be given out.
+    /// [`RegistryError::NoFreeSlots`] if no server has room, [`RegistryError::Unavailable`] if the store did not
+    /// respond before the reservation, [`RegistryError::Unconfirmed`] if it failed during it,
+    /// [`RegistryError::Recovering`] if it may lack reservations: then no slot may be given out.
     fn reserve(&self, request: SlotRequest) -> RegistryFuture<'_, Vec<ReservedServer>>;
 
     /// Checks whether slots could be reserved at the last operation or check of the store.

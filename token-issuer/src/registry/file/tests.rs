@@ -146,7 +146,7 @@ async fn registry_is_available_again_after_a_full_disk() {
     registry.register(heartbeat(), &Scopes::default()).await.unwrap();
     registry.reserve(request(1)).await.unwrap();
     disk.set_full(true);
-    assert_eq!(registry.reserve(request(2)).await, Err(RegistryError::Unavailable));
+    assert_eq!(registry.reserve(request(2)).await, Err(RegistryError::Unconfirmed));
     assert_eq!(registry.check(), Err(RegistryError::Unavailable));
     // Requests do not wait for the disk, and the thread keeps trying.
     until("two attempts", || disk.opened.load(Ordering::Relaxed) >= 3).await;
@@ -186,8 +186,8 @@ async fn requests_are_refused_while_the_disk_hangs() {
     let second = hang(&disk, &registry).await;
     let third = registry.reserve(request(3));
     let refused = timeout(MAX_WAIT, async { (second.await, third.await) }).await;
-    let unavailable = || Err(RegistryError::Unavailable);
-    assert_eq!(refused, Ok((unavailable(), unavailable())), "requests that wait are refused");
+    let unconfirmed = || Err(RegistryError::Unconfirmed);
+    assert_eq!(refused, Ok((unconfirmed(), unconfirmed())), "requests that wait are refused");
     assert_eq!(registry.check(), Err(RegistryError::Unavailable));
     assert_eq!(registry.servers().await, Err(RegistryError::Unavailable));
     disk.hang.set(false);

@@ -282,7 +282,9 @@ where
     let start = Instant::now();
     loop {
         match call().await {
-            Err(RegistryError::Unavailable) if start.elapsed() < Duration::from_secs(60) => {
+            Err(RegistryError::Unavailable | RegistryError::Unconfirmed)
+                if start.elapsed() < Duration::from_secs(60) =>
+            {
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
             result => return result,
@@ -337,7 +339,9 @@ async fn reserve_many(registry: &dyn Registry, first_id: u64) -> Reserved {
         match registry.reserve(SlotRequest { lifetime, ..request(first_id + reserved.slots) }).await {
             Ok(servers) => reserved.slots += servers.len() as u64,
             Err(RegistryError::NoFreeSlots) => break,
-            Err(RegistryError::Unavailable) if start.elapsed() < Duration::from_secs(120) => {
+            Err(RegistryError::Unavailable | RegistryError::Unconfirmed)
+                if start.elapsed() < Duration::from_secs(120) =>
+            {
                 reserved.unanswered += 1;
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
