@@ -5,7 +5,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -75,6 +75,25 @@ fn clients_of_ours_err_less_than_those_of_the_thesis() {
     // The own cube moves ahead of the server, the others behind it.
     let delay = |name: &str| panes[name]["figures"]["delay"].as_f64().unwrap();
     assert!(delay("slipgate-sync, own cube predicted") < 0.0 && delay("slipgate-sync, states") > 0.0, "{summary:#}");
+}
+
+#[test]
+fn demo_without_a_comparison_fails() {
+    // A demo of a millisecond compares nothing, unless the machine makes it much longer.
+    let start = Instant::now();
+    loop {
+        let mut demo = Demo::start(&["--for", "1ms", "--no-page"]);
+        assert_eq!(demo.line()["event"], "start");
+        let (summary, code, errors) = demo.end();
+        assert_eq!(code == Some(0), summary["ok"] == true, "{code:?} {errors}\n{summary:#}");
+        let panes = summary["panes"].as_object().unwrap();
+        let is_idle = panes.values().any(|pane| pane["figures"]["compared"].as_u64().unwrap() < 30);
+        if is_idle {
+            assert!(code == Some(1) && errors.contains("was not compared"), "{code:?} {errors}\n{summary:#}");
+            return;
+        }
+        assert!(start.elapsed() < Duration::from_secs(60), "{summary:#}");
+    }
 }
 
 #[test]
@@ -160,7 +179,7 @@ fn page_shows_all_panes_and_obeys_knobs_and_keys() {
     browser.evaluate("document.querySelectorAll('#presets button')[2].click()");
     let loss = "fetch('figures').then(r => r.json()).then(f => document.title = `loss ${f.knobs.loss}`)";
     browser.evaluate(loss);
-    let start = std::time::Instant::now();
+    let start = Instant::now();
     while browser.evaluate("document.title") != "loss 37" {
         assert!(start.elapsed() < Duration::from_secs(60), "{}", browser.evaluate("document.title"));
         browser.evaluate(loss);
@@ -172,7 +191,7 @@ fn page_shows_all_panes_and_obeys_knobs_and_keys() {
     browser.call("Input.dispatchKeyEvent", &key("keyDown"));
     let place = "import('./draw.js').then(draw => fetch('frame').then(r => r.arrayBuffer())
         .then(b => document.title = draw.readFrame(b).map(pane => pane[0].x.toFixed(2)).join()))";
-    let start = std::time::Instant::now();
+    let start = Instant::now();
     loop {
         browser.evaluate(place);
         std::thread::sleep(Duration::from_millis(100));

@@ -8,7 +8,7 @@ use slipgate_cli::output::{print_frame, print_line};
 
 use super::knobs::Knobs;
 use super::meter::PaneFigures;
-use super::pane::{PaneKind, Panes};
+use super::pane::{PaneKind, PaneTraffic, Panes};
 use crate::demo::show::Style;
 
 /// The fewest compared frames of a pane that say something: half a second.
@@ -16,11 +16,6 @@ const MIN_FRAMES: u64 = 30;
 /// The methods that are compared: the thesis's, and ours.
 const PAIRS: [(PaneKind, PaneKind); 2] =
     [(PaneKind::ThesisSnapshots, PaneKind::OurSnapshots), (PaneKind::ThesisStates, PaneKind::OurStates)];
-
-/// Returns what a pane measured.
-fn figures(panes: &Panes, kind: PaneKind) -> PaneFigures {
-    panes.get(kind as usize).map(|pane| pane.figures().0).unwrap_or_default()
-}
 
 pub(super) struct CubeScreen {
     style: Style,
@@ -69,7 +64,7 @@ impl CubeScreen {
 
     /// Prints the figures of the whole time, and returns success only if ours err less than the thesis's.
     pub(super) fn summarise(&self, panes: &Panes) -> Result<(), Failure> {
-        let outcome = outcome(panes);
+        let outcome = outcome(|kind| panes.get(kind as usize).map(|pane| pane.figures()).unwrap_or_default());
         if self.style == Style::Json {
             let summary = json!({ "event": "summary", "ok": outcome.is_ok(), "panes": panes_json(panes) });
             print_line(&summary.to_string());
@@ -115,24 +110,81 @@ pub(super) fn panes_json(panes: &Panes) -> Value {
     Value::Object(entries.collect::<Map<_, _>>())
 }
 
-fn outcome(panes: &Panes) -> Result<(), Failure> {
-    let idle = PaneKind::CLIENTS.into_iter().find(|kind| figures(panes, *kind).compared < MIN_FRAMES);
-    if let Some(kind) = idle {
-        return Err(Failure::run_time(format!(
-            "the client with {} was not compared with the server for long enough",
-            kind.name()
-        )));
-    }
-    let unreadable = |kind: &PaneKind| panes.get(*kind as usize).is_some_and(|pane| pane.figures().1.unreadable > 0);
-    if let Some(kind) = PaneKind::CLIENTS.iter().find(|kind| unreadable(kind)) {
-        return Err(Failure::run_time(format!("the client with {} refused messages of the server", kind.name())));
+/// Returns success if each client was compared, refused nothing, and ours err less than the thesis's.
+fn outcome(of: impl Fn(PaneKind) -> (PaneFigures, PaneTraffic)) -> Result<(), Failure> {
+    for kind in PaneKind::CLIENTS {
+        let (figures, traffic) = of(kind);
+        if figures.compared < MIN_FRAMES {
+            return Err(Failure::run_time(format!(
+                "the client with {} was not compared with the server for long enough",
+                kind.name()
+            )));
+        }
+        if traffic.unreadable > 0 {
+            return Err(Failure::run_time(format!("the client with {} refused messages of the server", kind.name())));
+        }
     }
     for (thesis, ours) in PAIRS {
-        let (their_error, our_error) = (figures(panes, thesis).total_p99, figures(panes, ours).total_p99);
+        let [their_error, our_error] = [thesis, ours].map(|kind| of(kind).0.total_p99);
         if our_error >= their_error {
             let (thesis, ours) = (thesis.name(), ours.name());
             return Err(Failure::run_time(format!("{ours} errs by {our_error} cm, {thesis} by {their_error} cm")));
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Figures of a client that erred by this many centimetres.
+    fn erring(total_p99: f64) -> (PaneFigures, PaneTraffic) {
+        (PaneFigures { total_p99, compared: MIN_FRAMES, ..PaneFigures::default() }, PaneTraffic::default())
+    }
+
+    /// Ours err by 1 and 2 cm, the thesis's by 10 and 5.
+    fn good(kind: PaneKind) -> (PaneFigures, PaneTraffic) {
+        erring(match kind {
+            PaneKind::ThesisSnapshots => 10.0,
+            PaneKind::ThesisStates => 5.0,
+            PaneKind::OurSnapshots => 1.0,
+            PaneKind::OurStates | PaneKind::Predicted | PaneKind::Server => 2.0,
+        })
+    }
+
+    /// Returns the outcome where one client has other figures.
+    fn outcome_with(client: PaneKind, figures: (PaneFigures, PaneTraffic)) -> Result<(), String> {
+        let of = |kind| if kind == client { figures } else { good(kind) };
+        outcome(of).map_err(|failure| failure.to_string())
+    }
+
+    #[test]
+    fn demo_succeeds_if_ours_err_less() {
+        assert!(outcome(good).is_ok());
+        // The predicted cube has no method of the thesis beside it.
+        assert_eq!(outcome_with(PaneKind::Predicted, erring(90.0)), Ok(()));
+    }
+
+    #[test]
+    fn demo_fails_if_one_of_ours_errs_as_much_as_the_thesis() {
+        for (client, error) in [(PaneKind::OurSnapshots, 10.0), (PaneKind::OurStates, 5.0), (PaneKind::OurStates, 6.0)]
+        {
+            let message = outcome_with(client, erring(error)).unwrap_err();
+            assert!(message.contains(&format!("{} errs by {error} cm", client.name())), "{message}");
+        }
+    }
+
+    #[test]
+    fn demo_fails_if_a_client_was_not_compared_or_refused_messages() {
+        for client in PaneKind::CLIENTS {
+            let (figures, traffic) = good(client);
+            let idle = (PaneFigures { compared: MIN_FRAMES - 1, ..figures }, traffic);
+            let refusing = (figures, PaneTraffic { unreadable: 1, ..traffic });
+            for (figures, reason) in [(idle, "not compared"), (refusing, "refused messages")] {
+                let message = outcome_with(client, figures).unwrap_err();
+                assert!(message.contains(client.name()) && message.contains(reason), "{message}");
+            }
+        }
+    }
 }
