@@ -12,10 +12,13 @@ const WINDOW: i64 = 60_000_000;
 const KEPT_ARRIVALS: usize = 3840;
 /// The share of arrivals that may be too late, in thousandths. At a random loss of 13 %, 1.7 % of the arrivals are
 /// after two losses in a row and 0.2 % after three. A share between both makes a delay that changes little from minute
-/// to minute.
+/// to minute. No arrival may be too late while there are fewer than 125.
 const LATE_PER_MILLE: i64 = 8;
-/// The minimum of remembered arrivals, as a time: a run of losses at the start weighs no more than a later one.
-const LEAST_WINDOW: i64 = 15_000_000;
+/// The delay beyond the least one with which a timeline starts, in hundredths of the time between two states: it covers
+/// two losses in a row before any loss is known.
+const START_INTERVALS: i64 = 200;
+/// The time in which the delay of the start shrinks to nothing.
+const START_TIME: i64 = 4_000_000;
 /// The least delay, in hundredths of the time between two states.
 const LEAST_INTERVALS: i64 = 120;
 /// The time that is added to the delay, because the timeline follows it with a deviation.
@@ -64,6 +67,9 @@ struct Contradiction {
 /// schedule: the server or the client lost time, or the path is another one. That is known after 200 ms in which all
 /// states came too late to be shown, or more than 250 ms quicker than before.
 ///
+/// It starts 3.2 intervals between states behind the first one, so that two lost states in a row leave no gap. That
+/// shrinks within 4 s to what the path needs, at least 1.2 intervals.
+///
 /// # Examples
 ///
 /// ```
@@ -73,14 +79,14 @@ struct Contradiction {
 ///
 /// let mut clock = PlayoutClock::new(TickRate { per_second: 60, between_states: 3 });
 /// let mut now = Duration::ZERO;
-/// for state in 1..=100_u32 {
+/// for state in 1..=200_u32 {
 ///     now = Duration::from_millis(50) * state + Duration::from_millis(80);
 ///     clock.on_state(3 * state, now);
 ///     clock.advance(now);
 /// }
-/// // 1.2 times the interval of 50 ms, and 0.5 ms.
+/// // 1.2 times the interval of 50 ms, and 0.5 ms: the longer delay of the first seconds is over.
 /// assert!(clock.delay() >= Duration::from_millis(60) && clock.delay() <= Duration::from_millis(70));
-/// assert!(clock.tick().is_some_and(|tick| tick > 294.0 && tick < 300.0));
+/// assert!(clock.tick().is_some_and(|tick| tick > 594.0 && tick < 600.0));
 /// ```
 #[derive(Debug)]
 pub struct PlayoutClock {
@@ -90,6 +96,8 @@ pub struct PlayoutClock {
     next: usize,
     sorted: Vec<i64>,
     newest: Option<(u32, i64)>,
+    /// When the first state arrived.
+    started: i64,
     /// How far the timeline shall be behind the clock, in microseconds; the server's time has another origin.
     target: i64,
     /// The least delay in the window: of the quickest schedule.
@@ -114,6 +122,7 @@ impl PlayoutClock {
             next: 0,
             sorted: vec![0; KEPT_ARRIVALS],
             newest: None,
+            started: 0,
             target: 0,
             quickest: 0,
             position: None,
@@ -129,8 +138,8 @@ impl PlayoutClock {
         let now = micros(now);
         let Some((before, arrived)) = self.newest else {
             self.newest = Some((tick, now));
-            let delay = now - self.time_of(tick);
-            (self.quickest, self.target) = (delay, delay + self.least_delay() + MARGIN);
+            (self.started, self.quickest) = (now, now - self.time_of(tick));
+            self.target = self.quickest + self.least_delay(now) + MARGIN;
             return;
         };
         if tick <= before {
@@ -166,10 +175,11 @@ impl PlayoutClock {
         Some(Contradiction { is_late, since, states: states + 1 })
     }
 
-    /// Forgets all arrivals but the newest ones.
+    /// Forgets all arrivals but those of a schedule with this number of states, and its first one: that came after a
+    /// state of the schedule before, so its need says nothing of the next ones.
     fn start_schedule(&mut self, states: usize) {
         self.arrivals.rotate_left(self.next);
-        self.arrivals.drain(..self.arrivals.len().saturating_sub(states));
+        self.arrivals.drain(..self.arrivals.len().saturating_sub(states.saturating_sub(1)));
         (self.next, self.contradiction, self.has_new_schedule) = (0, None, true);
     }
 
@@ -238,8 +248,11 @@ impl PlayoutClock {
         self.newest.is_some_and(|(_, arrived)| overdue.contains(&(now - arrived)))
     }
 
-    fn least_delay(&self) -> i64 {
-        self.time_of(self.rate.between_states) * LEAST_INTERVALS / 100
+    /// Returns the least delay at this time. It shrinks from the one of the start.
+    fn least_delay(&self, now: i64) -> i64 {
+        let remaining = (START_TIME - (now - self.started)).clamp(0, START_TIME);
+        let intervals = LEAST_INTERVALS + START_INTERVALS * remaining / START_TIME;
+        self.time_of(self.rate.between_states) * intervals / 100
     }
 
     fn remember(&mut self, arrival: StateArrival) {
@@ -260,9 +273,8 @@ impl PlayoutClock {
         }
         let Some(quickest) = recent.map(|arrival| arrival.delay).min() else { return };
         self.quickest = quickest;
-        let (interval, least) = (self.time_of(self.rate.between_states), quickest + self.least_delay());
-        let arrivals = (count as i64).max(LEAST_WINDOW / interval.max(1));
-        let late = (arrivals * LATE_PER_MILLE / 1000) as usize;
+        let (interval, least) = (self.time_of(self.rate.between_states), quickest + self.least_delay(now));
+        let late = (count as i64 * LATE_PER_MILLE / 1000) as usize;
         let needs = self.sorted.get_mut(..count).unwrap_or(&mut []);
         self.target = typical_need(needs, late, interval / 2).max(least) + MARGIN;
     }

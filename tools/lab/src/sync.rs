@@ -8,7 +8,7 @@
 //! A [`recording`] is a simulated world of balls and players. A [`replay`] sends it over a path with one method, and
 //! measures bytes and errors. [`cube_tables`] are measured in the world of cubes: [`states`], which both ends
 //! simulate, [`playout`], [`predicting`], [`rewinding`], [`peer_formats`], and [`input_timing`]. [`document`] runs
-//! all of it and prints `specs/sync-table.md`.
+//! all of it and prints `specs/sync-table.md`. [`sync_goals`] are the figures to reach.
 
 pub mod cube_fields;
 pub mod cube_tables;
@@ -28,4 +28,5 @@ pub mod seeds;
 pub mod simulating;
 pub mod states;
 pub mod sync_figures;
+pub mod sync_goals;
 pub mod thesis;

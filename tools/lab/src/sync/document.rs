@@ -7,6 +7,7 @@ use super::recording::Recording;
 use super::replay::{DATAGRAM_HEADER_BYTES, SyncMethod, replay};
 use super::seeds::{Seeds, for_seeds};
 use super::sync_figures::{SyncFigures, WARM_UP_STATES};
+use super::sync_goals::SyncGoal;
 
 /// The seeds of the rows with the smallest world. Larger ones take longer to simulate.
 pub const SEEDS: u64 = 40;
@@ -143,21 +144,38 @@ pub fn document() -> String {
 /// The seeds that each run of the tests measures again.
 pub const SAMPLE_SEEDS: u64 = 2;
 
-/// The names of the tables, in the order of the document.
-pub const EXPERIMENTS: [&str; 7] = ["messages", "states", "own-cube", "playout", "rewind", "formats", "inputs"];
+/// The seeds of the tables in `docs/state.md`.
+pub const GUIDE_SEEDS: u64 = 10;
 
-/// Runs the table with this name with these seeds. 504 and 1,001 objects have a fourth and an eighth of the seeds.
-/// `None` if there is no such table.
+/// The names of the tables, in the order of the document. The last two are in `docs/state.md`.
+pub const EXPERIMENTS: [&str; 10] = [
+    "messages",
+    "states",
+    "own-cube",
+    "playout",
+    "playout-many",
+    "rewind",
+    "formats",
+    "inputs",
+    "smoothing",
+    "velocities",
+];
+
+/// Runs the table with this name with these seeds. 504 and 1,001 objects have a fourth and an eighth of the
+/// seeds, and an eighth in `playout-many`. `None` if there is no such table.
 #[must_use]
 pub fn experiment(name: &str, seeds: Seeds) -> Option<String> {
     match name {
         "messages" => Some(table(&rows(seeds))),
         "states" => Some(StateRuns::new(seeds).table()),
         "own-cube" => Some(cube_tables::prediction_table(seeds)),
-        "playout" => Some(PlayoutRuns::new(seeds, &[0.0, 0.05, LOSS_OF_GOALS]).table()),
+        "playout" => Some(PlayoutRuns::new(seeds).table()),
+        "playout-many" => Some(PlayoutRuns::many(seeds).table()),
         "rewind" => Some(cube_tables::rewind_table(seeds)),
         "formats" => Some(cube_tables::formats_table(seeds)),
         "inputs" => Some(InputRuns::new(seeds, 10).table()),
+        "smoothing" => Some(cube_tables::smoothing_table(seeds)),
+        "velocities" => Some(cube_tables::velocities_table(seeds)),
         _ => None,
     }
 }
@@ -197,14 +215,34 @@ const GOALS_END: &str = "
 The share of a processor is measured by the benchmark `game_state` in `tests/benches`.
 ";
 
+/// Returns the row of `slipgate-sync` in which a goal is measured.
+fn goal_row(rows: &[SyncRow], objects: usize) -> Option<&SyncRow> {
+    let is_own = |row: &&SyncRow| row.objects == objects && row.method == SyncMethod::Differences;
+    rows.iter().filter(is_own).find(|row| (row.loss - LOSS_OF_GOALS).abs() < 1e-9)
+}
+
+/// Returns the goals that these runs measure, and what was reached.
+#[must_use]
+pub fn message_goals(rows: &[SyncRow]) -> Vec<SyncGoal> {
+    let goal = |(name, objects, part, limit): (&str, usize, fn(&SyncFigures) -> f64, f64)| {
+        let figure = format!("messages, {name}: {objects} cubes, {:.0} % loss, 20 a second", LOSS_OF_GOALS * 100.0);
+        goal_row(rows, objects).map(|row| SyncGoal::new(&figure, limit, &row.figures, part))
+    };
+    GOALS.into_iter().filter_map(goal).collect()
+}
+
+/// Runs everything that has a goal. 504 and 1,001 objects have a fourth and an eighth of the seeds.
+#[must_use]
+pub fn all_goals(seeds: Seeds) -> Vec<SyncGoal> {
+    let (states, playout, inputs) = (StateRuns::new(seeds), PlayoutRuns::all(seeds), InputRuns::new(seeds, 10));
+    [message_goals(&rows(seeds)), states.goals(), playout.goals(), inputs.goals()].concat()
+}
+
 /// Returns the goals that these runs measure, beside what was reached.
 fn goals(rows: &[SyncRow]) -> String {
     let mut text = String::from(GOALS_HEAD);
     for (name, objects, part, limit) in GOALS {
-        let is_own = |row: &&SyncRow| row.objects == objects && row.method == SyncMethod::Differences;
-        let Some(row) = rows.iter().filter(is_own).find(|row| (row.loss - LOSS_OF_GOALS).abs() < 1e-9) else {
-            continue;
-        };
+        let Some(row) = goal_row(rows, objects) else { continue };
         let reached = row.figures.iter().filter(|figures| part(figures) <= limit).count();
         let (awake, mean, worst, seeds) = (row.awake * 100.0, row.mean(part), row.worst(part), row.figures.len());
         let _ = write!(text, "| {objects} | {awake:.0} % | {name} | at most {limit:.0} | {mean:.1} | {worst:.1} | ");

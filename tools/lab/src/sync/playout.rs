@@ -15,6 +15,8 @@ use super::percentile::{Errors, distance};
 pub(super) const TICKS: u32 = 60;
 /// Ticks before the measurement starts: half a minute, in which the clock settles.
 pub const WARM_UP: usize = 1800;
+/// Frames of the start: five seconds from the first one that shows something.
+const START_FRAMES: usize = 300;
 pub(super) const DELAY: Duration = Duration::from_millis(50);
 const LOSS_REPORT: Duration = Duration::from_millis(150);
 /// The thesis sends 10 snapshots a second and shows them 100 ms later (§3.4.2).
@@ -26,6 +28,8 @@ const THESIS_DELAY: f64 = 6.0;
 pub struct PlayoutFigures {
     /// Frames in which nothing newer than the shown moment is there, in percent.
     pub starved: f64,
+    /// The same in the first five seconds.
+    pub starved_at_first: f64,
     /// How far the client is behind the quickest messages, in milliseconds.
     pub delay: f64,
     /// The 99th percentile of the distance between what is shown and the server's cube at the tick shown, in
@@ -39,6 +43,8 @@ pub struct PlayoutFigures {
 struct PlayoutMeasure {
     frames: usize,
     starved: usize,
+    frames_at_first: usize,
+    starved_at_first: usize,
     delays: f64,
     errors: Errors,
 }
@@ -49,6 +55,14 @@ impl PlayoutMeasure {
         self.starved += usize::from(is_starved);
         self.delays += (now.as_secs_f64() - DELAY.as_secs_f64() - at / f64::from(TICKS)) * 1000.0;
         debug_assert!(at < recording.ticks() as f64, "clients are behind");
+    }
+
+    /// Adds a frame of the first seconds; later ones are ignored.
+    fn add_first(&mut self, is_starved: bool) {
+        if self.frames_at_first < START_FRAMES {
+            self.frames_at_first += 1;
+            self.starved_at_first += usize::from(is_starved);
+        }
     }
 
     fn add_error(&mut self, recording: &CubeRecording, id: usize, at: f64, shown: [f32; 3]) {
@@ -81,6 +95,7 @@ impl PlayoutMeasure {
         let frames = self.frames.max(1) as f64;
         PlayoutFigures {
             starved: self.starved as f64 * 100.0 / frames,
+            starved_at_first: self.starved_at_first as f64 * 100.0 / self.frames_at_first.max(1) as f64,
             delay: self.delays / frames,
             error: self.errors.percentile(99) * 100.0,
             payload: bytes as f64 * 8.0 / 1000.0 / seconds,
@@ -105,10 +120,14 @@ pub fn thesis(recording: &CubeRecording, loss: MessageLoss, jitter: Duration, se
                 snapshots.push(snapshot);
             }
         }
-        let (Some(start), true) = (start, tick >= WARM_UP) else { continue };
+        let Some(start) = start else { continue };
         let at = now.as_secs_f64() * f64::from(TICKS) - start - THESIS_DELAY;
-        measure.add(recording, at, snapshots.last().is_none_or(|newest| f64::from(*newest) < at), now);
-        measure.add_snapshots(recording, at, &snapshots);
+        let is_starved = snapshots.last().is_none_or(|newest| f64::from(*newest) < at);
+        measure.add_first(is_starved);
+        if tick >= WARM_UP {
+            measure.add(recording, at, is_starved, now);
+            measure.add_snapshots(recording, at, &snapshots);
+        }
     }
     measure.figures(0, seconds_of(recording))
 }
@@ -126,9 +145,32 @@ pub fn ours(
     jitter: Duration,
     seed: u64,
 ) -> PlayoutFigures {
+    run(recording, per_second, loss, jitter, seed, SnapshotClient::new)
+}
+
+/// Runs [`ours`] with clients that know the server's velocities at each state. What they cost is not counted.
+#[must_use]
+pub fn ours_with_velocities(
+    recording: &CubeRecording,
+    per_second: u32,
+    loss: MessageLoss,
+    jitter: Duration,
+    seed: u64,
+) -> PlayoutFigures {
+    run(recording, per_second, loss, jitter, seed, SnapshotClient::with_velocities)
+}
+
+fn run<'r>(
+    recording: &'r CubeRecording,
+    per_second: u32,
+    loss: MessageLoss,
+    jitter: Duration,
+    seed: u64,
+    client: fn(&'r CubeRecording, TickRate) -> SnapshotClient<'r>,
+) -> PlayoutFigures {
     let rate = TickRate { per_second: TICKS, between_states: TICKS / per_second };
     let mut path = LossyPath::new(loss, DELAY, jitter, Random::new(seed, 0x50_4f));
-    let (mut server, mut client) = (SnapshotServer::new(recording), SnapshotClient::new(recording, rate));
+    let (mut server, mut client) = (SnapshotServer::new(recording), client(recording, rate));
     let (mut measure, mut bytes) = (PlayoutMeasure::default(), 0);
     for tick in 1..recording.ticks() {
         let now = time_of(tick);
@@ -141,6 +183,7 @@ pub fn ours(
             client.receive(&message, at);
         }
         let Some(at) = client.advance(now) else { continue };
+        measure.add_first(client.clock.is_starved());
         if tick >= WARM_UP {
             measure.add(recording, at, client.clock.is_starved(), now);
             for id in 0..recording.objects {
@@ -210,17 +253,23 @@ impl SnapshotServer {
     }
 }
 
-pub(super) struct SnapshotClient {
+pub(super) struct SnapshotClient<'r> {
     replica: Replica,
     clock: PlayoutClock,
     samples: PlayoutSamples,
+    /// Where the velocities of states are known.
+    velocities: Option<&'r CubeRecording>,
 }
 
-impl SnapshotClient {
+impl<'r> SnapshotClient<'r> {
     pub(super) fn new(recording: &CubeRecording, rate: TickRate) -> Self {
         let objects = recording.objects as u16;
         let (clock, samples) = (PlayoutClock::new(rate), PlayoutSamples::new(objects, rate));
-        Self { replica: Replica::new(cube_fields::shown().0, objects), clock, samples }
+        Self { replica: Replica::new(cube_fields::shown().0, objects), clock, samples, velocities: None }
+    }
+
+    fn with_velocities(recording: &'r CubeRecording, rate: TickRate) -> Self {
+        Self { velocities: Some(recording), ..Self::new(recording, rate) }
     }
 
     pub(super) fn receive(&mut self, message: &[u8], at: Duration) {
@@ -231,7 +280,9 @@ impl SnapshotClient {
             let Some(object) = self.replica.object(id) else { continue };
             let tick = object.tick();
             let Some((pose, is_at_rest)) = cube_fields::shown_pose(object) else { continue };
-            self.samples.add(id, PoseSample { tick, pose, velocity: None, is_at_rest, teleports: 0 });
+            let state = self.velocities.and_then(|recording| recording.state(tick as usize).get(usize::from(id.0)));
+            let velocity = state.map(|state| state.velocity);
+            self.samples.add(id, PoseSample { tick, pose, velocity, is_at_rest, teleports: 0 });
         }
     }
 

@@ -115,7 +115,7 @@ fn keep(rewind: &mut Rewind, recording: &CubeRecording, tick: usize) {
 }
 
 /// Returns a shot at the next cube that moves.
-fn aim(client: &SnapshotClient, recording: &CubeRecording, tick: usize, at: f64) -> Option<Shot> {
+fn aim(client: &SnapshotClient<'_>, recording: &CubeRecording, tick: usize, at: f64) -> Option<Shot> {
     let states = recording.state(at.max(0.0) as usize);
     let first = tick / TICKS_OF_SHOT;
     let id = (0..states.len()).map(|index| (first + index) % states.len());
