@@ -14,6 +14,8 @@ use slipgate_lab::scenario::Scenario;
 use slipgate_lab::sync::document;
 #[cfg(feature = "cubes")]
 use slipgate_lab::sync::seeds::Seeds;
+#[cfg(feature = "cubes")]
+use slipgate_lab::sync::sync_goals::{self, SyncGoal};
 use slipgate_lab::table::{self, Row, SEEDS};
 use slipgate_lab::{scenarios, specification};
 
@@ -21,6 +23,9 @@ use slipgate_cli::output::print_line;
 
 /// The seeds of a goal.
 const GOAL_SEEDS: u64 = 40;
+/// The seeds of the tables of game state.
+#[cfg(feature = "cubes")]
+const SYNC_SEEDS: u64 = 5;
 
 const AFTER_HELP: &str = "\
 Each cell holds the served share of a game's demand, or the used share of the path's capacity, in percent, and the \
@@ -51,9 +56,13 @@ pub(crate) struct SyncFlags {
         value_parser = PossibleValuesParser::new(document::EXPERIMENTS))]
     experiments: Vec<String>,
 
-    /// Number of seeds; the document has up to 40
-    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=1000))]
-    seeds: u64,
+    /// Number of seeds; the document has up to 40 [default: 5; with --goals 40]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    seeds: Option<u64>,
+
+    /// Print the goals beside what was reached; the exit status is 1 if the mean of all seeds misses one
+    #[arg(long, conflicts_with_all = ["experiments", "markdown"])]
+    goals: bool,
 
     /// The first seed; the document begins with 1
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "markdown")]
@@ -116,6 +125,8 @@ pub(crate) fn run(command: &LabCommand) -> Result<(), Failure> {
         #[cfg(feature = "cubes")]
         LabCommand::Sync(flags) if flags.markdown => print(&document::document()),
         #[cfg(feature = "cubes")]
+        LabCommand::Sync(flags) if flags.goals => sync_goals(flags),
+        #[cfg(feature = "cubes")]
         LabCommand::Sync(flags) => sync(flags),
     }
 }
@@ -123,7 +134,7 @@ pub(crate) fn run(command: &LabCommand) -> Result<(), Failure> {
 #[cfg(feature = "cubes")]
 fn sync(flags: &SyncFlags) -> Result<(), Failure> {
     let is_chosen = |name: &str| flags.experiments.is_empty() || flags.experiments.iter().any(|chosen| chosen == name);
-    let seeds = Seeds { first: flags.first_seed, count: flags.seeds };
+    let seeds = Seeds { first: flags.first_seed, count: flags.seeds.unwrap_or(SYNC_SEEDS) };
     let mut rows = serde_json::Map::new();
     for name in document::EXPERIMENTS.into_iter().filter(|name| is_chosen(name)) {
         let table = document::experiment(name, seeds).unwrap_or_default();
@@ -134,6 +145,27 @@ fn sync(flags: &SyncFlags) -> Result<(), Failure> {
         }
     }
     if flags.json { print_json(&rows) } else { Ok(()) }
+}
+
+/// Measures the goals of game state. Fails if one is missed.
+#[cfg(feature = "cubes")]
+fn sync_goals(flags: &SyncFlags) -> Result<(), Failure> {
+    let goals = document::all_goals(Seeds { first: flags.first_seed, count: flags.seeds.unwrap_or(GOAL_SEEDS) });
+    if flags.json {
+        print_json(&goals)?;
+    } else {
+        print(&sync_goals::table(&goals))?;
+    }
+    goals_outcome(&goals)
+}
+
+/// Returns success if all goals are reached.
+#[cfg(feature = "cubes")]
+fn goals_outcome(goals: &[SyncGoal]) -> Result<(), Failure> {
+    match goals.iter().filter(|goal| !goal.reached).count() {
+        0 => Ok(()),
+        missed => Err(Failure::run_time(format!("goals missed: {missed} of {}", goals.len()))),
+    }
 }
 
 /// Returns the rows of a table in Markdown. A column `worst` has the name of the one before it, too.
@@ -160,7 +192,18 @@ fn table_rows(table: &str) -> Vec<serde_json::Value> {
 
 #[cfg(all(test, feature = "cubes"))]
 mod tests {
-    use super::table_rows;
+    use super::{SyncGoal, goals_outcome, table_rows};
+
+    #[test]
+    fn missed_goal_is_a_failure() {
+        let goal = |reached| {
+            let figure = "a, cm".to_owned();
+            SyncGoal { figure, goal: 1.0, mean: 1.0, worst: 2.0, seeds: 2, seeds_within: 1, reached }
+        };
+        assert!(goals_outcome(&[goal(true), goal(true)]).is_ok());
+        let failure = goals_outcome(&[goal(true), goal(false)]).unwrap_err();
+        assert_eq!(failure.to_string(), "goals missed: 1 of 2");
+    }
 
     #[test]
     fn rows_have_the_names_of_their_columns() {
