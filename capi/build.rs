@@ -7,11 +7,8 @@ const ABI: u32 = 1;
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     let variable = |name| std::env::var(name).unwrap_or_default();
-    // Linkers ignore the name where they make a program, such as a test.
-    if matches!(
-        variable("CARGO_CFG_TARGET_OS").as_str(),
-        "linux" | "android" | "freebsd" | "netbsd" | "openbsd" | "dragonfly"
-    ) {
+    // Linkers ignore the name where they make a program, such as a test. Android takes no name with a version.
+    if matches!(variable("CARGO_CFG_TARGET_OS").as_str(), "linux" | "freebsd" | "netbsd" | "openbsd" | "dragonfly") {
         println!("cargo:rustc-link-arg=-Wl,-soname,libslipgate.so.{ABI}");
     }
     // Cargo keeps the symbols of a target that is a static library, too, although the profile strips them.

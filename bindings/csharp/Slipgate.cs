@@ -4,6 +4,7 @@
 // Needs `unsafe` code and C# 7.3. The loop makes no garbage: events are values on the stack. Sends return a `Status`;
 // only constructors and mistakes of the caller throw. License: MIT OR Apache-2.0.
 using System;
+using System.Collections.Generic;
 using System.Runtime.CompilerServices;
 using System.Runtime.InteropServices;
 using System.Text;
@@ -33,13 +34,13 @@ namespace Slipgate
         Disconnected = 0, SendingRequest = 1, SendingResponse = 2, Connected = 3,
     }
 
-    /// <summary>What happened to a message: the <see cref="Event.Reason"/> of a receipt.</summary>
+    /// <summary>What happened to a message: the <see cref="NetEvent.Reason"/> of a receipt.</summary>
     public enum DeliveryStatus { Arrived = 1, Lost = 2, Expired = 3, Superseded = 4, ArrivedLate = 5 }
 
-    /// <summary>Why a transfer was broken or refused: the <see cref="Event.Reason"/> of these events.</summary>
+    /// <summary>Why a transfer was broken or refused: the <see cref="NetEvent.Reason"/> of these events.</summary>
     public enum TransferReason { Cancelled, Declined, TooLarge, Busy, NoMemory, WrongDigest }
 
-    /// <summary>Why a connection ended: the <see cref="Event.Reason"/> of these events.</summary>
+    /// <summary>Why a connection ended: the <see cref="NetEvent.Reason"/> of these events.</summary>
     public enum CloseKind
     {
         Other, Left, Kicked, ServerStopped, DisconnectedByServer, TimedOut, ResponseTimedOut, RequestTimedOut, Denied,
@@ -90,7 +91,7 @@ namespace Slipgate
 
     /// <summary>The state of a path; a time of -1 is not known yet.</summary>
     [StructLayout(LayoutKind.Sequential)]
-    public struct Path
+    public struct PathStats
     {
         public double RoundTripMs, JitterMs, BaseRoundTripMs, QueueingMs, Loss, BytesPerSecond;
     }
@@ -181,31 +182,32 @@ namespace Slipgate
     }
 
     /// <summary>Something that happened. Valid until the next call of
-    /// <c>TryNext</c>, <c>BeginTurn</c> or <c>Dispose</c>, which the compiler does not check: it only keeps it on the
-    /// stack.</summary>
-    public readonly unsafe ref struct Event
+    /// <c>TryNext</c> or <c>BeginTurn</c>, which the compiler does not check: it only keeps it on the stack.</summary>
+    public readonly unsafe ref struct NetEvent
     {
+        // Null for `default`. The memory is never given back to the system.
         private readonly NativeEvent* native;
-        internal Event(NativeEvent* native) { this.native = native; }
-        public EventKind Kind { get { return (EventKind)native->Kind; } }
-        public byte Channel { get { return (byte)native->Channel; } }
+        internal NetEvent(NativeEvent* native) { this.native = native; }
+        public EventKind Kind { get { return native == null ? 0 : (EventKind)native->Kind; } }
+        public byte Channel { get { return native == null ? (byte)0 : (byte)native->Channel; } }
         /// <summary>A <see cref="DeliveryStatus"/>, <see cref="TransferReason"/> or <see cref="CloseKind"/>.</summary>
-        public int Reason { get { return native->Reason; } }
-        public Side By { get { return (Side)native->By; } }
-        public ulong Client { get { return native->Client; } }
-        public ulong Number { get { return native->Number; } }
-        public ulong Label { get { return native->Label; } }
-        public ulong Size { get { return native->Size; } }
-        /// <summary>The lent bytes. No content has more than 64 MiB.</summary>
+        public int Reason { get { return native == null ? 0 : native->Reason; } }
+        public Side By { get { return native == null ? 0 : (Side)native->By; } }
+        public ulong Client { get { return native == null ? 0 : native->Client; } }
+        public ulong Number { get { return native == null ? 0 : native->Number; } }
+        public ulong Label { get { return native == null ? 0 : native->Label; } }
+        public ulong Size { get { return native == null ? 0 : native->Size; } }
+        /// <summary>The lent bytes; empty after <c>Dispose</c>. No content has more than 64 MiB.</summary>
         public ReadOnlySpan<byte> Bytes
         {
             [MethodImpl(MethodImplOptions.AggressiveInlining)]
-            get { return new ReadOnlySpan<byte>(native->Bytes, (int)native->Length); }
+            get { return native == null ? default : new ReadOnlySpan<byte>(native->Bytes, (int)native->Length); }
         }
         /// <summary>The bytes as a new string.</summary>
         public string Text()
         {
-            return native->Bytes == null ? "" : Encoding.UTF8.GetString(native->Bytes, (int)native->Length);
+            if (native == null || native->Bytes == null) return "";
+            return Encoding.UTF8.GetString(native->Bytes, (int)native->Length);
         }
     }
 
@@ -213,6 +215,9 @@ namespace Slipgate
     internal unsafe struct EventQueue
     {
         internal const uint Capacity = 64;
+        /// <summary>Memory of objects that have ended, for later ones. It is kept: a game that reads an event after the end
+        /// of its object gets an event without bytes, or one of another object, but never reads freed memory.</summary>
+        private static readonly Stack<IntPtr> Unused = new Stack<IntPtr>();
         private NativeEvent* memory;
         private uint next, count;
 
@@ -222,29 +227,41 @@ namespace Slipgate
         {
             get
             {
-                if (memory == null)
-                {
-                    memory = (NativeEvent*)Marshal.AllocHGlobal((int)(Capacity + 1) * sizeof(NativeEvent));
-                    memory[Capacity] = default(NativeEvent);
-                }
+                if (memory == null) memory = TakeMemory();
                 return memory;
             }
+        }
+        private static NativeEvent* TakeMemory()
+        {
+            lock (Unused)
+                if (Unused.Count > 0) return (NativeEvent*)Unused.Pop();
+            NativeEvent* created = (NativeEvent*)Marshal.AllocHGlobal((int)(Capacity + 1) * sizeof(NativeEvent));
+            for (uint i = 0; i <= Capacity; i++) created[i] = default(NativeEvent);
+            return created;
         }
         internal void Fill(UIntPtr events)
         {
             next = 0;
             count = (uint)events;
         }
-        internal bool TryNext(out Event @event)
+        internal bool TryNext(out NetEvent @event)
         {
             bool found = next != count;
-            @event = new Event(memory + (found ? next++ : Capacity));
+            @event = new NetEvent(memory + (found ? next++ : Capacity));
             return found;
         }
-        internal void Free()
+        /// <summary>Forgets the lent bytes, before their memory is freed with the object.</summary>
+        internal void End()
         {
-            Marshal.FreeHGlobal((IntPtr)memory);
-            this = default(EventQueue);
+            next = count = 0;
+            if (memory == null) return;
+            for (uint i = 0; i < Capacity; i++)
+            {
+                memory[i].Bytes = null;
+                memory[i].Length = null;
+            }
+            lock (Unused) Unused.Push((IntPtr)memory);
+            memory = null;
         }
     }
 
@@ -257,6 +274,9 @@ namespace Slipgate
         private IntPtr copy;
         private bool isDisposed;
 
+        /// <summary>The maximum payload of a datagram in bytes, 508 to 1,200; 0 for 1,200.</summary>
+        public uint MaxPayloadBytes;
+
         public Traffic(TrafficKind kind = TrafficKind.Channels, uint version = 0)
         {
             Native.CheckAbi();
@@ -268,15 +288,18 @@ namespace Slipgate
         public byte Add(ChannelKind channelKind, string name, bool newestOnly = false)
         {
             if (isDisposed) throw new ObjectDisposedException("Traffic");
-            Array.Resize(ref channels, channels.Length + 1);
             IntPtr text = Native.Text(name);
-            SlipgateException.Check(
-                Native.slipgate_channel_init(out channels[channels.Length - 1], (uint)channelKind, text));
-            channels[channels.Length - 1].Flags = newestOnly ? 1u : 0u;
+            Channel channel;
+            int status = Native.slipgate_channel_init(out channel, (uint)channelKind, text);
+            if (status < 0) Marshal.FreeHGlobal(text);
+            SlipgateException.Check(status);
+            channel.Flags = newestOnly ? 1u : 0u;
+            Array.Resize(ref channels, channels.Length + 1);
+            channels[channels.Length - 1] = channel;
             return (byte)(channels.Length - 1);
         }
 
-        /// <summary>Returns the settings of a channel for changes.</summary>
+        /// <summary>Returns the settings of a channel for changes, before the next <see cref="Add"/>.</summary>
         public ref Channel this[byte channel] { get { return ref channels[channel]; } }
 
         internal NativeTraffic Fill()
@@ -290,7 +313,7 @@ namespace Slipgate
             return new NativeTraffic
             {
                 Size = (uint)Marshal.SizeOf(typeof(NativeTraffic)), Kind = (uint)kind, Channels = copy,
-                Count = (UIntPtr)(uint)channels.Length, Version = version,
+                Count = (UIntPtr)(uint)channels.Length, Version = version, MaxPayloadBytes = MaxPayloadBytes,
             };
         }
 
@@ -313,8 +336,8 @@ namespace Slipgate
         public override bool IsInvalid { get { return handle == IntPtr.Zero; } }
         protected override bool ReleaseHandle()
         {
+            Events.End();
             Native.slipgate_client_free(handle);
-            Events.Free();
             return true;
         }
     }
@@ -327,8 +350,8 @@ namespace Slipgate
         public override bool IsInvalid { get { return handle == IntPtr.Zero; } }
         protected override bool ReleaseHandle()
         {
+            Events.End();
             Native.slipgate_server_free(handle);
-            Events.Free();
             return true;
         }
     }
@@ -413,7 +436,7 @@ namespace Slipgate
         public Status Wait(uint microseconds) { return (Status)Native.slipgate_client_wait(handle, microseconds); }
 
         /// <summary>Takes the next event of this turn. Returns false when there is none.</summary>
-        public bool TryNext(out Event @event)
+        public bool TryNext(out NetEvent @event)
         {
             if (handle.Events.IsEmpty) TakeEvents();
             return handle.Events.TryNext(out @event);
@@ -471,22 +494,21 @@ namespace Slipgate
         {
             return Marshal.PtrToStringAnsi(Native.slipgate_client_state_name((int)state));
         }
-        public Status TryGetPath(out Path path) { return (Status)Native.slipgate_client_path(handle, out path); }
-        public Status TryGetBudget(out Budget budget) { return (Status)Native.slipgate_client_budget(handle, out budget); }
-        public Status TryGetRemaining(byte channel, out Remaining remaining)
+        public bool TryGetPath(out PathStats path) { return Native.slipgate_client_path(handle, out path) == 0; }
+        public bool TryGetBudget(out Budget budget) { return Native.slipgate_client_budget(handle, out budget) == 0; }
+        public bool TryGetRemaining(byte channel, out Remaining remaining)
         {
-            return (Status)Native.slipgate_client_remaining(handle, channel, out remaining);
+            return Native.slipgate_client_remaining(handle, channel, out remaining) == 0;
         }
         /// <summary>Writes why the last connection ended, by which side, and with which code of its program.</summary>
-        public Status TryGetCloseReason(out CloseKind kind, out Side by, out uint code)
+        public bool TryGetCloseReason(out CloseKind kind, out Side by, out uint code)
         {
             NativeCloseReason reason;
-            Status status = (Status)Native.slipgate_client_close_reason(handle, out reason);
-            bool isKnown = status == Status.Done;
+            bool isKnown = Native.slipgate_client_close_reason(handle, out reason) == 0;
             kind = isKnown ? (CloseKind)reason.Kind : CloseKind.Other;
             by = isKnown ? (Side)reason.By : Side.Local;
             code = isKnown ? reason.Code : NoCode;
-            return status;
+            return isKnown;
         }
         /// <summary>The code of a connection that ended without one.</summary>
         public const uint NoCode = 65536;
@@ -555,7 +577,7 @@ namespace Slipgate
                     SlipgateException.Check(
                         Native.slipgate_server_new(ref native, out handle, text, (UIntPtr)(uint)error.Length), error);
                     pointer = (void*)handle.DangerousGetHandle();
-                }
+                        }
             }
             finally
             {
@@ -587,7 +609,7 @@ namespace Slipgate
         public Status Wait(uint microseconds) { return (Status)Native.slipgate_server_wait(handle, microseconds); }
 
         /// <summary>Takes the next event of this turn. Returns false when there is none.</summary>
-        public bool TryNext(out Event @event)
+        public bool TryNext(out NetEvent @event)
         {
             if (handle.Events.IsEmpty) TakeEvents();
             return handle.Events.TryNext(out @event);
@@ -603,7 +625,8 @@ namespace Slipgate
         public Status Send(ulong client, ReadOnlySpan<byte> payload)
         {
             fixed (byte* first = payload)
-                return Native.Sent(handle, Native.slipgate_server_send(Pointer, client, first, (void*)(uint)payload.Length));
+                return Native.Sent(handle, Native.slipgate_server_send(
+                    Pointer, client, first, (void*)(uint)payload.Length));
         }
         public Status SendPacket(ulong client, ReadOnlySpan<byte> packet, out ushort sequence)
         {
@@ -676,21 +699,21 @@ namespace Slipgate
         {
             return Native.slipgate_server_find(handle, clientId, out client) == 0;
         }
-        public Status TryGetInfo(ulong client, out ClientInfo info)
+        public bool TryGetInfo(ulong client, out ClientInfo info)
         {
-            return (Status)Native.slipgate_server_client_info(handle, client, out info);
+            return Native.slipgate_server_client_info(handle, client, out info) == 0;
         }
-        public Status TryGetPath(ulong client, out Path path)
+        public bool TryGetPath(ulong client, out PathStats path)
         {
-            return (Status)Native.slipgate_server_path(handle, client, out path);
+            return Native.slipgate_server_path(handle, client, out path) == 0;
         }
-        public Status TryGetBudget(ulong client, out Budget budget)
+        public bool TryGetBudget(ulong client, out Budget budget)
         {
-            return (Status)Native.slipgate_server_budget(handle, client, out budget);
+            return Native.slipgate_server_budget(handle, client, out budget) == 0;
         }
-        public Status TryGetRemaining(ulong client, byte channel, out Remaining remaining)
+        public bool TryGetRemaining(ulong client, byte channel, out Remaining remaining)
         {
-            return (Status)Native.slipgate_server_remaining(handle, client, channel, out remaining);
+            return Native.slipgate_server_remaining(handle, client, channel, out remaining) == 0;
         }
         public Status AcceptNewClients(bool accept)
         {
@@ -790,8 +813,8 @@ namespace Slipgate
         }
     }
 
-    /// <summary>The functions of slipgate.h, with its names. A test compares them. The calls for each message take pointers
-    /// for objects and lengths: Mono calls a function for each conversion of an IntPtr or UIntPtr.</summary>
+    /// <summary>The functions of slipgate.h, with its names. A test compares them. The calls for each message take
+    /// pointers for objects and lengths: Mono calls a function for each conversion of an IntPtr or UIntPtr.</summary>
     internal static unsafe class Native
     {
 #if (UNITY_IOS || UNITY_WEBGL) && !UNITY_EDITOR
@@ -808,7 +831,7 @@ namespace Slipgate
                 throw new SlipgateException(Status.Config, "the native library has another ABI than Slipgate.cs");
             int[] sizes =
             {
-                sizeof(NativeEvent), sizeof(Channel), sizeof(NativeTraffic), sizeof(SendOptions), sizeof(Path),
+                sizeof(NativeEvent), sizeof(Channel), sizeof(NativeTraffic), sizeof(SendOptions), sizeof(PathStats),
                 sizeof(Budget), sizeof(NativeCloseReason), sizeof(NativeServerConfig), sizeof(ClientInfo),
                 sizeof(NativeClaims), sizeof(Remaining),
             };
@@ -871,7 +894,7 @@ namespace Slipgate
         [DllImport(Library)] internal static extern int slipgate_client_cancel_transfer(ClientHandle client, byte channel, uint id);
         [DllImport(Library)] internal static extern int slipgate_client_state(ClientHandle client);
         [DllImport(Library)] internal static extern IntPtr slipgate_client_state_name(int state);
-        [DllImport(Library)] internal static extern int slipgate_client_path(ClientHandle client, out Path path);
+        [DllImport(Library)] internal static extern int slipgate_client_path(ClientHandle client, out PathStats path);
         [DllImport(Library)] internal static extern int slipgate_client_budget(ClientHandle client, out Budget budget);
         [DllImport(Library)] internal static extern int slipgate_client_remaining(ClientHandle client, byte channel, out Remaining remaining);
         [DllImport(Library)] internal static extern int slipgate_client_close_reason(ClientHandle client, out NativeCloseReason reason);
@@ -906,7 +929,7 @@ namespace Slipgate
         [DllImport(Library)] internal static extern int slipgate_server_kick(ServerHandle server, ulong client, ushort code, byte* text, UIntPtr length);
         [DllImport(Library)] internal static extern int slipgate_server_disconnect(ServerHandle server, ulong client);
         [DllImport(Library)] internal static extern int slipgate_server_client_info(ServerHandle server, ulong client, out ClientInfo info);
-        [DllImport(Library)] internal static extern int slipgate_server_path(ServerHandle server, ulong client, out Path path);
+        [DllImport(Library)] internal static extern int slipgate_server_path(ServerHandle server, ulong client, out PathStats path);
         [DllImport(Library)] internal static extern int slipgate_server_budget(ServerHandle server, ulong client, out Budget budget);
         [DllImport(Library)] internal static extern int slipgate_server_remaining(ServerHandle server, ulong client, byte channel, out Remaining remaining);
 

@@ -40,7 +40,7 @@ static class Echo
 
     static void ServerTurn()
     {
-        Event found;
+        NetEvent found;
         server.BeginTurn();
         while (server.TryNext(out found))
             if (found.Kind == EventKind.Message)
@@ -51,7 +51,7 @@ static class Echo
     // Sends 64 messages unless many are on their way.
     static void ClientTurn()
     {
-        Event found;
+        NetEvent found;
         client.BeginTurn();
         while (client.TryNext(out found))
             if (found.Kind == EventKind.Message && found.Bytes.SequenceEqual(message)) echoes++;

@@ -2,7 +2,8 @@
  * Slipgate: secure networking for games with dedicated servers. The C interface of clients and servers (C99).
  *
  * A game polls. A turn is `_begin_turn`, `_next_event` until SLIPGATE_NONE, sends, and `_end_turn`, once per frame or
- * tick. There are no callbacks, no threads and no global initialisation, and each object has its own clock.
+ * tick. There are no callbacks and no global initialisation, and each object has its own clock. The library starts no
+ * threads, except one for a server with a `history_file`, which writes it while a disk may be slow.
  *
  * Status    Functions return SLIPGATE_DONE (0), SLIPGATE_NONE (1) or an error (negative). Numbers never change.
  * Objects   `_new` gives an object and `_free` takes it. `_free` of a client or server disconnects, and accepts null.
@@ -15,8 +16,8 @@
  *           slipgate_waker_wake and the functions of the log may be called from any thread at any time.
  * Mistakes  of the library never unwind into the game: the call returns SLIPGATE_ERROR_PANIC, and the object can only
  *           be freed.
- * Growth    Structures begin with their size where later versions may add fields. Event kinds and constants may be
- *           added: ignore unknown ones.
+ * Growth    Within one SLIPGATE_ABI, functions, event kinds and constants are added: ignore unknown ones. Structures do
+ *           not change. Those that begin with their size are refused if they are of another ABI.
  *
  * This file is generated from the sources of the package slipgate-c. License: MIT OR Apache-2.0.
  */
@@ -355,7 +356,8 @@ typedef struct slipgate_transfer slipgate_transfer;
 typedef struct slipgate_waker slipgate_waker;
 
 // The settings of a channel; `slipgate_channel_init` sets the defaults of its kind. Both ends need the same channels
-// in the same order: name, kind, queue and `max_message_bytes` must be equal.
+// in the same order: name, kind, queue, `max_message_bytes` and `max_transfers_at_once` must be equal, and so must the
+// version of the traffic.
 typedef struct slipgate_channel {
     // The size of this structure, set by `slipgate_channel_init`.
     uint32_t size;
@@ -628,8 +630,10 @@ SLIPGATE_IMPORT int32_t slipgate_client_connect(struct slipgate_client *client, 
 // Disconnects at once. The disconnect packets leave at the end of the turn.
 SLIPGATE_IMPORT int32_t slipgate_client_disconnect(struct slipgate_client *client);
 
-// Leaves with a code for the server's program, from 256 on, and a text of up to 256 bytes for people. Continue with
-// turns until the event `SLIPGATE_ENDED`, for at most a second.
+// Leaves with a code for the server's program, from 256 on, and a text of up to 256 bytes for people. Other codes
+// count as 0, and a longer text is cut. Continue with turns until the event `SLIPGATE_ENDED`, for at most a second.
+//
+// Errors: `ARGUMENT` if the text is not UTF-8.
 SLIPGATE_IMPORT
 int32_t slipgate_client_leave(struct slipgate_client *client,
                               uint16_t code,
@@ -901,7 +905,10 @@ int32_t slipgate_server_cancel_transfer(struct slipgate_server *server,
                                         uint32_t id);
 
 // Disconnects a client with a code for its program, from 256 on or 0, and a text of up to 256 bytes for the player.
-// Both are sent only with `SLIPGATE_CHANNELS`. The event `SLIPGATE_ENDED` of the client follows.
+// Other codes count as 0, and a longer text is cut. Both are sent only with `SLIPGATE_CHANNELS`. The event
+// `SLIPGATE_ENDED` of the client follows.
+//
+// Errors: `GONE`, `ARGUMENT` if the text is not UTF-8.
 SLIPGATE_IMPORT
 int32_t slipgate_server_kick(struct slipgate_server *server,
                              uint64_t client,

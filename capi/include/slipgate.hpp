@@ -3,7 +3,7 @@
 //     slipgate::Client client(traffic);          // throws slipgate::Error
 //     client.connect(token);                      // a status, as all calls of a turn
 //     client.begin_turn();
-//     while (auto event = client.next()) { ... }  // event->bytes() lies in the inbox, until the next event
+//     while (auto event = client.next()) { ... }  // event->view() lies in the inbox, until the next event
 //     client.end_turn();
 //
 // Constructors throw, and so do the functions that return a new object or value: issue_token, generate_key, settings
@@ -81,21 +81,24 @@ public:
     static Traffic packets() { return Traffic(SLIPGATE_PACKETS); }
     explicit Traffic(std::uint32_t kind = SLIPGATE_CHANNELS) : kind_(kind) {}
 
-    // Adds a channel and returns its id. `settings` receives the channel for changes, until the next call.
+    // Adds a channel and returns its id. `settings` returns the channel for changes, until the next call.
     std::uint8_t add(std::uint32_t kind, const char* name, std::uint32_t flags = 0) {
-        channels_.emplace_back();
-        slipgate_channel_init(&channels_.back(), kind, name);
-        channels_.back().flags = flags;
+        slipgate_channel channel;
+        require(slipgate_channel_init(&channel, kind, name));
+        channel.flags = flags;
+        channels_.push_back(channel);
         return static_cast<std::uint8_t>(channels_.size() - 1);
     }
     slipgate_channel& settings(std::uint8_t channel) { return channels_.at(channel); }
     void version(std::uint32_t version) { version_ = version; }
+    // The maximum payload of a datagram in bytes, 508 to 1,200.
+    void max_payload_bytes(std::uint32_t bytes) { max_payload_bytes_ = bytes; }
     slipgate_traffic get() const {
-        return {sizeof(slipgate_traffic), kind_, channels_.data(), channels_.size(), version_, 0};
+        return {sizeof(slipgate_traffic), kind_, channels_.data(), channels_.size(), version_, max_payload_bytes_};
     }
 
 private:
-    std::uint32_t kind_, version_ = 0;
+    std::uint32_t kind_, version_ = 0, max_payload_bytes_ = 0;
     std::vector<slipgate_channel> channels_;
 };
 
@@ -155,10 +158,10 @@ public:
     // Takes what a function of slipgate.h created, where exceptions are off.
     explicit Client(slipgate_client* client) : handle_(client) {}
 
-    std::int32_t connect(const std::uint8_t* token, std::size_t length) {
+    [[nodiscard]] std::int32_t connect(const std::uint8_t* token, std::size_t length) {
         return slipgate_client_connect(get(), token, length);
     }
-    std::int32_t connect(const Token& token) { return connect(token.data(), token.size()); }
+    [[nodiscard]] std::int32_t connect(const Token& token) { return connect(token.data(), token.size()); }
     void disconnect() { slipgate_client_disconnect(get()); }
     std::int32_t leave(std::uint16_t code, std::string_view text) {
         return slipgate_client_leave(get(), code, text.data(), text.size());
@@ -225,6 +228,12 @@ public:
         for (std::uint32_t i = 0; slipgate_client_discards(get(), i, &discard.count, &discard.reason) == SLIPGATE_DONE; i++)
             found.push_back(discard);
         return found;
+    }
+    // Returns why the last connection ended, with kind, side and code; its text is valid until the next call.
+    std::optional<slipgate_close_reason> why_closed() const {
+        slipgate_close_reason reason;
+        if (slipgate_client_close_reason(get(), &reason) != SLIPGATE_DONE) return std::nullopt;
+        return reason;
     }
     // Returns the sentence for the player, or nothing while no connection has ended.
     std::optional<std::string> close_reason() const {
@@ -305,8 +314,10 @@ public:
     std::int32_t send_message(std::uint64_t client, std::uint8_t channel, Bytes message, const SendOptions& options) {
         return slipgate_server_send_message(get(), client, channel, data(message), message.size(), options.get());
     }
-    std::int32_t broadcast(std::uint8_t channel, Bytes message, std::uint64_t except = 0) {
-        return slipgate_server_broadcast(get(), channel, except, data(message), message.size(), nullptr, nullptr);
+    // `queued` and `refused` receive how many clients get the message, and how many have a full queue.
+    std::int32_t broadcast(std::uint8_t channel, Bytes message, std::uint64_t except = 0,
+                           std::uint32_t* queued = nullptr, std::uint32_t* refused = nullptr) {
+        return slipgate_server_broadcast(get(), channel, except, data(message), message.size(), queued, refused);
     }
     std::int32_t send_transfer(std::uint64_t client, std::uint8_t channel, const Transfer& transfer,
                                std::uint64_t label, std::uint32_t* id = nullptr) {

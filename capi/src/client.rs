@@ -111,8 +111,10 @@ pub extern "C" fn slipgate_client_disconnect(client: Option<&mut CClient>) -> i3
     })
 }
 
-/// Leaves with a code for the server's program, from 256 on, and a text of up to 256 bytes for people. Continue with
-/// turns until the event `SLIPGATE_ENDED`, for at most a second.
+/// Leaves with a code for the server's program, from 256 on, and a text of up to 256 bytes for people. Other codes
+/// count as 0, and a longer text is cut. Continue with turns until the event `SLIPGATE_ENDED`, for at most a second.
+///
+/// Errors: `ARGUMENT` if the text is not UTF-8.
 #[unsafe(no_mangle)]
 pub extern "C" fn slipgate_client_leave(
     client: Option<&mut CClient>,

@@ -104,6 +104,9 @@ struct Line(String);
 impl Visit for Line {
     /// Writes three decimals by integers. The formatting of floating-point numbers is 2 % of the library for clients.
     fn record_f64(&mut self, field: &Field, value: f64) {
+        if !value.is_finite() {
+            return self.record_debug(field, &format_args!("{}", if value.is_nan() { "NaN" } else { "infinite" }));
+        }
         let thousandths = (value * 1000.0).round() as i64;
         let sign = if thousandths < 0 { "-" } else { "" };
         let (whole, rest) = (thousandths.unsigned_abs() / 1000, thousandths.unsigned_abs() % 1000);
@@ -206,12 +209,12 @@ mod tests {
             a = 12.0625,
             b = -0.1_f32,
             c = -0.0004,
-            d = f64::INFINITY,
+            d = f64::NAN,
             e = i128::MIN,
             f = u128::MAX,
             "numbers of this test"
         );
-        let numbers = "a=12.063 b=-0.100 c=0.000 d=9223372036854775.807 e=-9223372036854775808 f=18446744073709551615";
+        let numbers = "a=12.063 b=-0.100 c=0.000 d=NaN e=-9223372036854775808 f=18446744073709551615";
         assert_eq!(mine(), [format!("INFO slipgate_c::log::tests: numbers of this test {numbers}")]);
         assert_eq!(slipgate_set_log_level(SLIPGATE_LOG_DEBUG), SLIPGATE_DONE);
         tracing::debug!("{}of this test{}", "\n\0", "x".repeat(5000));

@@ -45,7 +45,8 @@ pub const SLIPGATE_ADMIT_NONE: u32 = 2;
 pub const SLIPGATE_ADMIT_ASK: u32 = 3;
 
 /// The settings of a channel; `slipgate_channel_init` sets the defaults of its kind. Both ends need the same channels
-/// in the same order: name, kind, queue and `max_message_bytes` must be equal.
+/// in the same order: name, kind, queue, `max_message_bytes` and `max_transfers_at_once` must be equal, and so must the
+/// version of the traffic.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct CChannel {
@@ -161,7 +162,7 @@ impl SettingError {
     }
 }
 
-/// Checks the size of a structure, by which later versions tell which fields the caller knows.
+/// Checks the size of a structure: a caller with another one was compiled with another header.
 pub(crate) fn check_size<T>(size: u32, name: &str) -> Result<(), SettingError> {
     if size as usize == size_of::<T>() {
         return Ok(());

@@ -1,4 +1,8 @@
 /* Calls every function of slipgate.h: client and server of one program, on loopback. Prints "ok" at the end. */
+#ifdef __linux__
+#define _POSIX_C_SOURCE 200809L
+#include <dirent.h>
+#endif
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -218,7 +222,7 @@ static void batches(void) {
     slipgate_event events[64];
     size_t count = 0, most = 0;
     int received = 0, number = 0;
-    char text[8];
+    char text[16];
     for (; number < 40; number++) {
         CHECK(sprintf(text, "n%02d", number) == 3);
         CHECK(slipgate_client_send_message(client, CHAT, (const uint8_t *)text, 3, NULL) == SLIPGATE_DONE);
@@ -370,6 +374,18 @@ static void log_lines(void) {
     CHECK(slipgate_set_log_level(SLIPGATE_LOG_OFF) == SLIPGATE_DONE);
 }
 
+/* The library starts no threads. */
+static void one_thread(void) {
+#ifdef __linux__
+    DIR *tasks = opendir("/proc/self/task");
+    int count = 0;
+    CHECK(tasks != NULL);
+    for (struct dirent *task; (task = readdir(tasks)) != NULL;) count += task->d_name[0] != '.';
+    closedir(tasks);
+    CHECK(count == 1);
+#endif
+}
+
 int main(void) {
     slipgate_channel channels[CHANNELS];
     slipgate_traffic traffic;
@@ -389,6 +405,7 @@ int main(void) {
     batches();
     transfers();
     questions();
+    one_thread();
     ends();
     stop();
     plain_traffic();

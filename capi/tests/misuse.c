@@ -265,8 +265,12 @@ static void call_client(size_t length, uint64_t number, uint8_t channel, uint32_
     slipgate_event events[5];
     slipgate_send_options options = any_options();
     const slipgate_send_options *with = any() % 2 ? &options : NULL;
+    slipgate_path path;
+    slipgate_budget budget;
+    slipgate_remaining remaining;
+    slipgate_close_reason reason;
     size_t count = 0;
-    switch (any() % 18) {
+    switch (any() % 21) {
     case 0: slipgate_client_connect(client, bytes, length); break;
     case 1: connect_again(); break;
     case 2: slipgate_client_send(client, bytes, length); break;
@@ -282,8 +286,8 @@ static void call_client(size_t length, uint64_t number, uint8_t channel, uint32_
     case 10:
         if (any() % 20 == 0) slipgate_client_disconnect(client);
         break;
-    case 11: slipgate_client_path(client, NULL); break;
-    case 12: slipgate_client_remaining(client, channel, NULL); break;
+    case 11: slipgate_client_path(client, &path); break;
+    case 12: slipgate_client_remaining(client, channel, &remaining); break;
     case 13: slipgate_client_discards(client, (uint32_t)number, NULL, NULL); break;
     case 14: slipgate_client_begin_turn(client); break;
     case 15: slipgate_client_end_turn(client); break;
@@ -293,6 +297,9 @@ static void call_client(size_t length, uint64_t number, uint8_t channel, uint32_
     case 17:
         if (slipgate_client_next_events(client, events, number % 6, &count) == SLIPGATE_DONE) on_events(events, count, 0);
         break;
+    case 18: slipgate_client_budget(client, &budget); break;
+    case 19: slipgate_client_close_reason(client, &reason); break;
+    case 20: slipgate_client_flush(client); break;
     }
 }
 
@@ -300,9 +307,13 @@ static void call_server(size_t length, uint64_t number, uint8_t channel, uint32_
     slipgate_event events[5];
     slipgate_send_options options = any_options();
     const slipgate_send_options *with = any() % 2 ? &options : NULL;
+    slipgate_client_info info;
+    slipgate_path path;
+    slipgate_budget budget;
+    slipgate_remaining remaining;
     uint64_t handles[4];
     size_t count = 0;
-    switch (any() % 20) {
+    switch (any() % 24) {
     case 0: slipgate_server_send(server, to, bytes, length); break;
     case 1: slipgate_server_send_packet(server, to, bytes, length, NULL); break;
     case 2: slipgate_server_send_message(server, to, channel, bytes, length, with); break;
@@ -318,8 +329,8 @@ static void call_server(size_t length, uint64_t number, uint8_t channel, uint32_
         if (any() % 20 == 0) slipgate_server_disconnect(server, to);
         break;
     case 10: slipgate_server_clients(server, handles, number % 5, &count); break;
-    case 11: slipgate_server_client_info(server, to, NULL); break;
-    case 12: slipgate_server_path(server, to, NULL); break;
+    case 11: slipgate_server_client_info(server, to, &info); break;
+    case 12: slipgate_server_path(server, to, &path); break;
     case 13: slipgate_server_set_uplink(server, number % 2 ? 0 : number); break;
     case 14: slipgate_server_accept_new_clients(server, number % 4 != 0); break;
     case 15: slipgate_server_begin_turn(server); break;
@@ -331,6 +342,10 @@ static void call_server(size_t length, uint64_t number, uint8_t channel, uint32_
         if (slipgate_server_next_events(server, events, number % 6, &count) == SLIPGATE_DONE) on_events(events, count, 1);
         break;
     case 19: slipgate_server_discards(server, (uint32_t)number, NULL, NULL); break;
+    case 20: slipgate_server_budget(server, to, &budget); break;
+    case 21: slipgate_server_remaining(server, to, channel, &remaining); break;
+    case 22: slipgate_server_find(server, number, &handles[0]); break;
+    case 23: slipgate_server_flush(server); break;
     }
 }
 
@@ -365,7 +380,9 @@ static void random_calls(uint32_t kind) {
     slipgate_server_free(server);
 }
 
-int main(void) {
+/* Random calls follow from the seed, which an argument may set. */
+int main(int count, char **arguments) {
+    if (count > 1) seed = strtoull(arguments[1], NULL, 0) | 1;
     null_objects();
     invalid_settings();
     CHECK(slipgate_transfer_new(bytes, sizeof bytes, &content) == SLIPGATE_DONE);

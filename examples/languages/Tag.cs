@@ -85,7 +85,7 @@ sealed class Player : IDisposable
     public bool Turn()
     {
         client.BeginTurn();
-        Event found;
+        NetEvent found;
         while (client.TryNext(out found))
         {
             if (found.Kind == EventKind.Message && found.Channel == state) new Reader(found.Bytes).ReadInto(world);

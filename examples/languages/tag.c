@@ -113,6 +113,8 @@ int main(int count, char **arguments) {
     struct world world = {0};
     char error[200] = "";
     if (count != 4) return puts("usage: tag ADDRESS ID NAME"), 2;
+    /* Each line appears at once, also in a file. */
+    setvbuf(stdout, NULL, _IOLBF, BUFSIZ);
     const uint64_t id = strtoull(arguments[2], NULL, 10);
     slipgate_channel_init(&channels[STEPS], SLIPGATE_SEQUENCED, "steps");
     slipgate_channel_init(&channels[STATE], SLIPGATE_SEQUENCED, "state");

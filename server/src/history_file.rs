@@ -219,6 +219,8 @@ impl HistoryFile {
             Err(error) => return Err(error),
         };
         let directory = Directory::of(&path)?;
+        // Some file systems of Windows replace no file that is open. The lock file still holds the place.
+        drop(file);
         let file = new.replace(&path)?;
         directory.sync()?;
         Ok(Self::opened(path, lock, file, header, stored(used, today), origin, end))

@@ -229,6 +229,7 @@ pub use slipgate_udp::Sockets;
 
 pub use self::inbox::{Event, Inbox};
 pub use self::loopback_error::LoopbackError;
+pub use self::memory_return::leave_freed_memory;
 pub use self::read_budget::ReadLimits;
 pub use self::server::{ClientRef, Server, StartError};
 pub(crate) use self::totals::ServerTotals;

@@ -12,7 +12,7 @@ const MIN_TRANSFER_BYTES: usize = 16 << 20;
 /// The interval at which the thread looks for freed memory. The application may free it long after the transfer.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Whether this process has the thread: the heap is one for all servers.
+/// Whether this process has the thread, or must not start it: the heap is one for all servers.
 static IS_RUNNING: AtomicBool = AtomicBool::new(false);
 
 /// Starts the thread once transfers take much memory.
@@ -38,6 +38,13 @@ impl MemoryReturn {
     fn is_due(&self, memory: &Memory) -> bool {
         self.total.saturating_sub(memory.transfers.left()) >= MIN_TRANSFER_BYTES
     }
+}
+
+/// Prevents that this process starts the thread `slipgate-memory`, which returns the memory of large transfers to the
+/// system within seconds; call it before the first server starts. Without the thread the allocator keeps freed memory
+/// for later use, and the application may return it itself, for example by `malloc_trim`. The library for C calls it.
+pub fn leave_freed_memory() {
+    IS_RUNNING.store(true, Ordering::Relaxed);
 }
 
 fn start() {

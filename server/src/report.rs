@@ -58,8 +58,8 @@ const LESS_BATCHING: &str = "the kernel, a sandbox or the network card does not 
                              system call carries less from now on, which costs CPU time";
 
 const UNLIMITED_TRANSFER: &str = "a transfer is sent and the uplink has no limit: all transfers together may fill the \
-                                  server's line, and delay the messages of every player. Set its rate with \
-                                  `Server::set_uplink`";
+                                  server's line, and delay the messages of every player. Set the uplink's rate \
+                                  (set_uplink)";
 
 pub(crate) struct Reporter {
     last_summary: Snapshot,

@@ -24,7 +24,7 @@ static class EveryMethod
     static void Turn()
     {
         server.BeginTurn();
-        Event found;
+        NetEvent found;
         while (server.TryNext(out found))
         {
             if (found.Kind == EventKind.Connected) handle = found.Client;
@@ -77,6 +77,38 @@ static class EveryMethod
         }
     }
 
+    // An event that outlives its object keeps its values, and has no bytes that were freed.
+    static void EventAfterDispose(byte[] key)
+    {
+        NetEvent found = default(NetEvent);
+        Check(found.Kind == 0 && found.Bytes.Length == 0 && found.Text() == "", "an event of no object is empty");
+        using (Traffic traffic = new Traffic(TrafficKind.Packets))
+        using (Server host = new Server(new ServerConfig
+        {
+            ProtocolId = ProtocolId, Bind = "127.0.0.1:0", Keys = key, Traffic = traffic, AcceptOldTokens = true,
+        }))
+        {
+            Client guest = new Client(traffic);
+            guest.Connect(Tokens.Issue(ProtocolId, 6, host.Address(), key));
+            ushort sequence;
+            for (int turns = 0; found.Kind != EventKind.Packet; turns++)
+            {
+                Check(turns < MaxTurns, "a packet arrived in time");
+                host.BeginTurn();
+                while (host.TryNext(out found))
+                    if (found.Kind == EventKind.Connected) host.SendPacket(found.Client, message, out sequence);
+                host.EndTurn();
+                guest.BeginTurn();
+                while (guest.TryNext(out found) && found.Kind != EventKind.Packet) { }
+                if (found.Kind == EventKind.Packet) Check(found.Bytes.Length == message.Length, "the bytes of the packet");
+                guest.EndTurn();
+                guest.Wait(200);
+            }
+            guest.Dispose();
+            Check(found.Kind == EventKind.Packet && found.Bytes.Length == 0, "an event after Dispose");
+        }
+    }
+
     static int Collections() { return GC.CollectionCount(0) + GC.CollectionCount(1) + GC.CollectionCount(2); }
 
     static void Main()
@@ -113,16 +145,16 @@ static class EveryMethod
             Check(server.SendTransfer(handle, maps, map, 1, out id) == Status.Done, "a transfer");
         }
         Until(() => transfers == 100000);
-        Path path;
+        PathStats path;
         Budget budget;
         Remaining remaining;
         ClientInfo info;
         ulong found, count;
         string name;
-        Check(client.TryGetPath(out path) == Status.Done && path.RoundTripMs > 0, "a path");
-        Check(client.TryGetBudget(out budget) == Status.Done && budget.Bytes > 0, "a budget");
-        Check(client.TryGetRemaining(chat, out remaining) == Status.Done && remaining.Messages > 0, "room");
-        Check(server.TryGetInfo(handle, out info) == Status.Done && info.ClientId == 5, "information");
+        Check(client.TryGetPath(out path) && path.RoundTripMs > 0, "a path");
+        Check(client.TryGetBudget(out budget) && budget.Bytes > 0, "a budget");
+        Check(client.TryGetRemaining(chat, out remaining) && remaining.Messages > 0, "room");
+        Check(server.TryGetInfo(handle, out info) && info.ClientId == 5, "information");
         unsafe { Check(info.UserData[0] == 'A' && info.Address[0] == 127, "user data and address"); }
         Check(server.TryFind(5, out found) && found == handle && server.Connected == 1, "a client");
         Check(server.Clients(new ulong[4]) == 1 && client.Discards(0, out count, out name) == Status.Done, "counters");
@@ -147,7 +179,7 @@ static class EveryMethod
         CloseKind kind;
         Side by;
         uint code;
-        Check(client.TryGetCloseReason(out kind, out by, out code) == Status.Done, "why it ended");
+        Check(client.TryGetCloseReason(out kind, out by, out code), "why it ended");
         Check(kind == CloseKind.Kicked && by == Side.Remote && code == 300, "the kind, the side and the code");
         try
         {
@@ -157,6 +189,7 @@ static class EveryMethod
         catch (SlipgateException error) { Check(error.Status == Status.Argument && error.Message.Contains("keys"), "a text"); }
         client.Dispose();
         server.Dispose();
+        EventAfterDispose(key);
         Console.WriteLine("ok");
     }
 }

@@ -162,7 +162,10 @@ pub extern "C" fn slipgate_server_cancel_transfer(
 }
 
 /// Disconnects a client with a code for its program, from 256 on or 0, and a text of up to 256 bytes for the player.
-/// Both are sent only with `SLIPGATE_CHANNELS`. The event `SLIPGATE_ENDED` of the client follows.
+/// Other codes count as 0, and a longer text is cut. Both are sent only with `SLIPGATE_CHANNELS`. The event
+/// `SLIPGATE_ENDED` of the client follows.
+///
+/// Errors: `GONE`, `ARGUMENT` if the text is not UTF-8.
 #[unsafe(no_mangle)]
 pub extern "C" fn slipgate_server_kick(
     server: Option<&mut CServer>,

@@ -126,6 +126,8 @@ fn start(config: &CServerConfig) -> Result<CServer, SettingError> {
     if advertised.is_empty() {
         advertised = sockets.local_addresses();
     }
+    // The heap is the game's, and the library has no threads that a game does not expect.
+    slipgate_server::leave_freed_memory();
     let clock = Clock::start();
     let (settings, now) = (settings(config, &advertised), clock.now());
     let history = pointer::c_text(config.history_file).map_err(SettingError::argument("history_file is not UTF-8"))?;

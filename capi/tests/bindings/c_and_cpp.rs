@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::process::{Command, Stdio};
 
 use super::header::{functions, generated_header};
-use super::toolchain::{Linkage, compile, folder, has, library, out, run, valgrind};
+use super::toolchain::{Linkage, compile, folder, has, library, out, run, valgrind, valgrind_command};
 
 fn passes(file: &str, linkage: Linkage) {
     let compiler = if file.ends_with(".c") { "cc" } else { "c++" };
@@ -87,6 +87,16 @@ fn valgrind_finds_no_error_and_no_leak() {
     is_clean_under_valgrind("every_function.c");
     is_clean_under_valgrind("misuse.c");
     is_clean_under_valgrind("classes.cpp");
+}
+
+#[test]
+fn valgrind_reports_what_a_program_forgot_to_write() {
+    if has("cc") && has("valgrind") {
+        let program = compile(&folder().join("tests/uninitialised.c"), Linkage::Static);
+        let report = valgrind_command(&program).output().unwrap();
+        let text = String::from_utf8_lossy(&report.stderr);
+        assert!(report.status.code() == Some(9) && text.contains("read_options"), "{text}");
+    }
 }
 
 /// Runs a program of `cargo xtask bench-c` once. Returns the processor time and its second figure.

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::c_and_cpp::example_of;
 use super::header::{functions, generated_header};
 use super::toolchain::{folder, has, library, out, run};
 
@@ -38,8 +37,11 @@ fn example_of_the_guide_compiles() {
     let source = out().join("Guide.cs");
     let head = "using System;\nusing System.Text;\nusing Slipgate;\nstatic class Guide {\n\
                 static void Play(byte[] token, byte[] line) {\n";
-    let code = example_of("csharp.md", "csharp");
-    std::fs::write(&source, format!("{head}{code}}}\nstatic void Main() {{ }}\n}}\n")).unwrap();
+    let guide = std::fs::read_to_string(folder().join("../docs/csharp.md")).unwrap();
+    let mut examples = guide.split("```csharp\n").skip(1).map(|rest| rest.split_once("```").unwrap().0);
+    let (client, server) = (examples.next().unwrap(), examples.next().unwrap());
+    let middle = "}\nstatic void Host(byte[] key, Func<bool> isRunning) {\n";
+    std::fs::write(&source, format!("{head}{client}{middle}{server}}}\nstatic void Main() {{ }}\n}}\n")).unwrap();
     compile(source);
 }
 
@@ -120,6 +122,17 @@ fn constants_are_those_of_the_header() {
         compared += 1;
     }
     let all = GROUPS.iter().map(|(_, group)| *group).chain(OTHERS).collect::<BTreeSet<_>>();
+    // The members that are not an enumeration.
+    for (constant, in_csharp) in [
+        ("SLIPGATE_NO_CODE 65536", "public const uint NoCode = 65536;"),
+        ("SLIPGATE_HAS_DEADLINE 1", "deadlineUs = value; Flags |= 1;"),
+        ("SLIPGATE_HAS_KEY 2", "key = value; Flags |= 2;"),
+        ("SLIPGATE_HAS_RECEIPT 4", "receipt = value; Flags |= 4;"),
+        ("SLIPGATE_NEWEST_ONLY 1", "channel.Flags = newestOnly ? 1u : 0u;"),
+        ("SLIPGATE_ACCEPT_OLD_TOKENS 1", "native.Flags = config.AcceptOldTokens ? 1u : 0u;"),
+    ] {
+        assert!(header.contains(&format!("#define {constant}\n")) && file.contains(in_csharp), "{constant}");
+    }
     let listed: usize = all.iter().map(|name| members(&file, name).len()).sum();
     assert_eq!(compared, listed, "no enumeration has a member that the header does not have");
 }

@@ -142,7 +142,14 @@ fn within(command: &mut Command, limit: Duration) -> std::process::Output {
 
 /// Runs a program under valgrind, which reports each invalid access and each leak.
 pub(crate) fn valgrind(program: &Path) -> String {
+    run(&mut valgrind_command(program))
+}
+
+/// Returns the command that runs a program under valgrind. Its status is 9 after an error.
+pub(crate) fn valgrind_command(program: &Path) -> Command {
     let flags = ["--error-exitcode=9", "--leak-check=full", "--errors-for-leak-kinds=definite,indirect,possible", "-q"];
     let known = format!("--suppressions={}", folder().join("tests/valgrind.supp").display());
-    run(Command::new("valgrind").args(flags).arg(known).arg(program))
+    let mut command = Command::new("valgrind");
+    command.args(flags).arg(known).arg(program);
+    command
 }

@@ -125,6 +125,9 @@ fn cmake_version_text() -> String {
          if(PACKAGE_FIND_VERSION_MAJOR EQUAL {} AND PACKAGE_FIND_VERSION_MINOR EQUAL {} \
          AND NOT PACKAGE_FIND_VERSION VERSION_GREATER PACKAGE_VERSION)\n  \
          set(PACKAGE_VERSION_COMPATIBLE TRUE)\n\
+         endif()\n\
+         if(PACKAGE_FIND_VERSION VERSION_EQUAL PACKAGE_VERSION)\n  \
+         set(PACKAGE_VERSION_EXACT TRUE)\n\
          endif()\n",
         env!("CARGO_PKG_VERSION"),
         env!("CARGO_PKG_VERSION_MAJOR"),

@@ -144,7 +144,8 @@ fn archive(out: &Path, build: &Build) -> Result<(), Box<dyn Error>> {
     if let Some(glibc) = &build.glibc {
         target.push_str(&format!("-glibc{glibc}"));
     }
-    let name = format!("libslipgate-{}-{target}", env!("CARGO_PKG_VERSION"));
+    let part = if build.client_only { "-client" } else { "" };
+    let name = format!("libslipgate{part}-{}-{target}", env!("CARGO_PKG_VERSION"));
     let stage = out.join(&name);
     let _ = fs::remove_dir_all(&stage);
     // The files of pkg-config and CMake find everything relative to themselves, so an archive may be unpacked anywhere.

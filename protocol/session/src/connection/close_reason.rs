@@ -211,7 +211,8 @@ impl fmt::Display for CloseReason {
 }
 
 /// What both sides of a connection need to have in common.
-const COMPARE_LAYOUTS: &str = "compare the version, and the names, kinds and order of the channels in both programs";
+const COMPARE_LAYOUTS: &str =
+    "compare the version, and the names, kinds, limits and order of the channels in both programs";
 
 /// Writes a phrase with all that is known, for logs.
 impl fmt::Display for CloseKind {

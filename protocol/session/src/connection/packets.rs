@@ -27,6 +27,7 @@ impl PacketConnection {
     /// # Errors
     /// [`ConnectionConfigError::Endpoint`] when a setting of the endpoint is invalid.
     pub(crate) fn new(config: &ConnectionConfig, memory: Option<&Memory>) -> Result<Self, ConnectionConfigError> {
+        config.check()?;
         let endpoint = config.endpoint.clone();
         let (window, fragment_above, fragment_bytes) =
             (endpoint.sent_window, endpoint.fragment_above, endpoint.fragment_bytes);
