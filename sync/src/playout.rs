@@ -32,8 +32,10 @@ const MAX_DILATION_PER_MILLE: i64 = 50;
 const CORRECTION_TIME: i64 = 1_000_000;
 /// The deviation above which the timeline jumps.
 const MAX_DEVIATION: i64 = 500_000;
-/// A pause of arrivals that counts as an outage: it says nothing of the next ones.
+/// A longer pause of arrivals counts as an outage if it also has more than this many intervals between two states: it
+/// says nothing of the next ones.
 const OUTAGE: i64 = 500_000;
+const INTERVALS_OF_OUTAGE: i64 = 4;
 /// A state that is quicker than all of the window by this time contradicts their schedule: a clock lost time.
 const QUICKER: i64 = 250_000;
 /// The states in a row, and their time, that show that there is a new schedule.
@@ -150,7 +152,7 @@ impl PlayoutClock {
         // The needs of an outage, and of a server that stopped sending, say nothing of the next states. The same
         // holds for states that waited: they arrive at once.
         let spacing = self.time_of(tick) - self.time_of(before);
-        self.is_after_outage = now - arrived > OUTAGE || self.is_after_outage && now - arrived < spacing / 2;
+        self.is_after_outage = now - arrived > self.outage() || self.is_after_outage && now - arrived < spacing / 2;
         if self.is_after_outage {
             return;
         }
@@ -244,8 +246,13 @@ impl PlayoutClock {
 
     fn is_overdue(&self, now: i64) -> bool {
         let interval = self.time_of(self.rate.between_states);
-        let overdue = interval * OVERDUE_INTERVALS / 100 + 1..=OUTAGE;
+        let overdue = interval * OVERDUE_INTERVALS / 100 + 1..=self.outage();
         self.newest.is_some_and(|(_, arrived)| overdue.contains(&(now - arrived)))
+    }
+
+    /// Returns the longest pause of arrivals that is no outage.
+    fn outage(&self) -> i64 {
+        OUTAGE.max(self.time_of(self.rate.between_states) * INTERVALS_OF_OUTAGE)
     }
 
     /// Returns the least delay at this time. It shrinks from the one of the start.

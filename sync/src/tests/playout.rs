@@ -136,6 +136,15 @@ fn delay_of_the_start_shrinks_within_4_s() {
 }
 
 #[test]
+fn playout_adapts_at_one_state_a_second() {
+    for interval in [1000, 500, 200] {
+        let (clock, ..) = run(interval, 120_000, &|_| Some(50));
+        let least = u128::from(interval) * 6 / 5;
+        assert!((least..=least + 2).contains(&delay_of(&clock)), "{} ms at {interval} ms", delay_of(&clock));
+    }
+}
+
+#[test]
 fn two_lost_states_at_the_start_leave_no_gap() {
     let mut clock = PlayoutClock::new(TickRate { per_second: 60, between_states: 3 });
     for millis in 0..5000_u64 {
