@@ -723,7 +723,7 @@ SLIPGATE_IMPORT int32_t slipgate_client_path(struct slipgate_client *client, str
 // Writes how much may leave now. `SLIPGATE_NONE` while not connected, and with `SLIPGATE_PAYLOADS`.
 SLIPGATE_IMPORT int32_t slipgate_client_budget(struct slipgate_client *client, struct slipgate_budget *budget);
 
-// Writes what a channel still takes: nothing where there is no such channel.
+// Writes what a channel still takes: nothing where there is no such channel. `SLIPGATE_NONE` while not connected.
 SLIPGATE_IMPORT
 int32_t slipgate_client_remaining(struct slipgate_client *client,
                                   uint8_t channel,

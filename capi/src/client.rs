@@ -71,7 +71,8 @@ pub extern "C" fn slipgate_client_new(
 
 fn create(traffic: Option<&CTraffic>) -> Result<CClient, SettingError> {
     let traffic = read_traffic(traffic)?;
-    let client = Client::new().map_err(SettingError::io)?.with_traffic(traffic).map_err(SettingError::config)?;
+    let client =
+        Client::new().map_err(SettingError::io("socket"))?.with_traffic(traffic).map_err(SettingError::config)?;
     let (inbox, clock) = (Inbox::default(), Clock::start());
     let (held, copies, sentence, kept) = (Vec::new(), EventCopies::default(), String::new(), Vec::new());
     Ok(CClient(Guarded::new(ClientObject { client, inbox, clock, held, copies, sentence, kept })))
@@ -405,7 +406,7 @@ pub extern "C" fn slipgate_client_budget(
     })
 }
 
-/// Writes what a channel still takes: nothing where there is no such channel.
+/// Writes what a channel still takes: nothing where there is no such channel. `SLIPGATE_NONE` while not connected.
 #[unsafe(no_mangle)]
 pub extern "C" fn slipgate_client_remaining(
     client: Option<&mut CClient>,

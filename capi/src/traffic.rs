@@ -146,8 +146,10 @@ impl SettingError {
         Self { status: SLIPGATE_ERROR_CONFIG, text: error.to_string() }
     }
 
-    pub(crate) fn io(error: impl std::fmt::Display) -> Self {
-        Self { status: crate::status::SLIPGATE_ERROR_IO, text: error.to_string() }
+    /// Returns the error of a system call for a setting, which its text names.
+    pub(crate) fn io<E: std::fmt::Display>(setting: &str) -> impl FnOnce(E) -> Self {
+        let setting = setting.to_owned();
+        move |error| Self { status: crate::status::SLIPGATE_ERROR_IO, text: format!("{setting}: {error}") }
     }
 
     pub(crate) fn argument(text: &str) -> impl FnOnce(i32) -> Self {

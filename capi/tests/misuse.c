@@ -137,6 +137,13 @@ static void invalid_settings(void) {
     REFUSED(slipgate_server_new(&config, &server, error, sizeof error));
     CHECK(strcmp(error, "unknown flags") == 0);
     config.flags = 0;
+    config.reserved = 77;
+    REFUSED(slipgate_server_new(&config, &server, error, sizeof error));
+    config.reserved = 0;
+    config.history_file = "/missing/folder/history";
+    CHECK(slipgate_server_new(&config, &server, error, sizeof error) == SLIPGATE_ERROR_IO);
+    CHECK(strncmp(error, "history_file: ", 14) == 0);
+    config.history_file = NULL;
     config.keys = keys;
     config.keys_length = 4 * 32;
     REFUSED(slipgate_server_new(&config, &server, error, sizeof error));

@@ -114,6 +114,9 @@ fn start(config: &CServerConfig) -> Result<CServer, SettingError> {
     if config.flags & !SLIPGATE_ACCEPT_OLD_TOKENS != 0 {
         return Err(SettingError::argument("unknown flags")(SLIPGATE_ERROR_ARGUMENT));
     }
+    if config.reserved != 0 {
+        return Err(SettingError::argument("reserved must be 0")(SLIPGATE_ERROR_ARGUMENT));
+    }
     let keys = read_keys(config.keys, config.keys_length)
         .map_err(SettingError::argument("keys must be 1 to 3 private keys of 32 bytes"))?;
     let traffic = read_traffic(pointer::optional(config.traffic))?;
@@ -121,7 +124,7 @@ fn start(config: &CServerConfig) -> Result<CServer, SettingError> {
     if bind.is_empty() {
         return Err(SettingError::argument("bind: an address is missing")(SLIPGATE_ERROR_ARGUMENT));
     }
-    let sockets = Sockets::bind(&bind).map_err(SettingError::io)?;
+    let sockets = Sockets::bind(&bind).map_err(SettingError::io("bind"))?;
     let mut advertised = read_addresses(config.advertised, "advertised")?;
     if advertised.is_empty() {
         advertised = sockets.local_addresses();
@@ -134,7 +137,8 @@ fn start(config: &CServerConfig) -> Result<CServer, SettingError> {
     let server = if history.is_empty() {
         Server::new(sockets, settings, keys, now)
     } else {
-        let history = HistoryFile::open(history, UnixSeconds::from(now.unix)).map_err(SettingError::io)?;
+        let history =
+            HistoryFile::open(history, UnixSeconds::from(now.unix)).map_err(SettingError::io("history_file"))?;
         Server::with_history(sockets, settings, keys, now, history)
     };
     let server = server.and_then(|server| server.with_traffic(traffic)).map_err(SettingError::config)?;

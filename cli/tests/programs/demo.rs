@@ -222,9 +222,10 @@ fn restart_with_256_players_needs_at_most_1024_descriptors() {
     let mut demo = PseudoTerminal::start(command, COLUMNS, ROWS);
     demo.wait_for_text("maps of");
     demo.press("r");
-    let screen = demo.wait_for_text("Restart 1:");
+    demo.wait_for_text("Restart 1:");
+    // On a busy machine a player may have lost its connection again.
+    let screen = demo.wait_for("all players", |screen| screen.iter().any(|row| row.contains("all 256 of 256")));
     println!("{}\n", screen.join("\n"));
-    assert!(screen.iter().any(|row| row.contains("all 256 of 256")), "{}", screen.join("\n"));
     demo.press("q");
     assert!(demo.wait_for_end().success(), "{}", demo.screen().join("\n"));
 }
