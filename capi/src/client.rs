@@ -217,21 +217,22 @@ impl ClientObject {
             Some(Event::Packet { sequence, bytes, .. }) => {
                 TakenEvent::data(SLIPGATE_PACKET, 0, sequence.0.into(), bytes)
             }
-            Some(other) => {
-                if matches!(other, Event::Connected { .. }) {
-                    resume(client, kept);
-                }
-                TakenEvent::Other(without_data(other, held, kept))
-            }
+            Some(other) => TakenEvent::Other(without_data(other, client, held, kept)),
         })
     }
 }
 
 /// Returns an event that carries no data of the server.
 #[inline(never)]
-fn without_data(event: Event<'_>, held: &mut Vec<u8>, kept: &mut Vec<(ChannelId, PartialTransfer)>) -> CEvent {
+fn without_data(
+    event: Event<'_>,
+    client: &mut Client,
+    held: &mut Vec<u8>,
+    kept: &mut Vec<(ChannelId, PartialTransfer)>,
+) -> CEvent {
     match event {
         Event::Connected { client_index, max_clients } => {
+            resume(client, kept);
             let label = max_clients.into();
             CEvent { label, ..CEvent::new(SLIPGATE_CONNECTED) }.number(client_index.0.into())
         }

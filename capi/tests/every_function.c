@@ -374,6 +374,27 @@ static void log_lines(void) {
     CHECK(slipgate_set_log_level(SLIPGATE_LOG_OFF) == SLIPGATE_DONE);
 }
 
+/* A server that starts again with its history file. */
+static void history(void) {
+    slipgate_server_config config;
+    char file[64], lock[64], error[200] = "";
+    /* Several of these programs run at once. */
+    snprintf(file, sizeof file, "every_function.%02x%02x%02x%02x", key[0], key[1], key[2], key[3]);
+    snprintf(lock, sizeof lock, "every_function.%02x%02x%02x%02x.lock", key[0], key[1], key[2], key[3]);
+    CHECK(slipgate_server_config_init(&config) == SLIPGATE_DONE);
+    config.bind = "127.0.0.1:0";
+    config.keys = key;
+    config.keys_length = sizeof key;
+    config.history_file = file;
+    for (int start = 0; start < 3; start++) {
+        if (slipgate_server_new(&config, &server, error, sizeof error) != SLIPGATE_DONE) fprintf(stderr, "%s\n", error);
+        CHECK(error[0] == 0);
+        slipgate_server_free(server);
+    }
+    CHECK(remove(file) == 0);
+    remove(lock);
+}
+
 /* The library starts no threads. */
 static void one_thread(void) {
 #ifdef __linux__
@@ -409,6 +430,7 @@ int main(void) {
     ends();
     stop();
     plain_traffic();
+    history();
     log_lines();
     free(map);
     puts("ok");
