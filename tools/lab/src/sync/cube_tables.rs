@@ -9,7 +9,7 @@ use super::cubes::CubeRecording;
 use super::input_timing::{self, InputFigures};
 use super::lossy::MessageLoss;
 use super::peer_formats::{self, PeerFormat};
-use super::playout::{self, PlayoutFigures};
+use super::playout::{self, PlayoutFigures, PlayoutRun};
 use super::predicting::{self, PredictionFigures, PredictionRun};
 use super::rewinding::{self, RewindFigures};
 use super::seeds::{Seeds, for_seeds};
@@ -272,7 +272,7 @@ impl PlayoutRuns {
             let loss = MessageLoss::Random(*share);
             let figures = match *rate {
                 THESIS_RATE => playout::thesis(recording, loss, JITTER, seed),
-                rate => playout::ours(recording, rate, loss, JITTER, seed),
+                rate => playout::ours(recording, PlayoutRun::new(rate, loss, JITTER, seed)),
             };
             (figures, recording.awake_share())
         });
@@ -334,7 +334,8 @@ pub fn formats_table(seeds: impl Into<Seeds>) -> String {
     // `None` stands for `slipgate-sync`.
     let setups: Vec<Option<PeerFormat>> = PeerFormat::ALL.into_iter().map(Some).chain([None]).collect();
     let runs = on_recordings((CUBES, PLAYOUT_TICKS), seeds, &setups, |recording, setup, seed| {
-        let ours = || playout::ours(recording, 20, MessageLoss::Random(0.0), JITTER, seed).payload;
+        let run = PlayoutRun::new(20, MessageLoss::Random(0.0), JITTER, seed);
+        let ours = || playout::ours(recording, run).payload;
         setup.map_or_else(ours, |format| peer_formats::payload(recording, format))
     });
     let mut text = String::from("| format | payload, kbit/s | worst |\n| --- | --- | --- |\n");
@@ -410,8 +411,8 @@ pub fn smoothing_table(seeds: impl Into<Seeds>) -> String {
 pub fn velocities_table(seeds: impl Into<Seeds>) -> String {
     let setups = [(0.0, false), (0.0, true), (0.13, false), (0.13, true)];
     let runs = on_recordings((CUBES, PLAYOUT_TICKS), seeds, &setups, |recording, (share, has_velocities), seed| {
-        let run = if *has_velocities { playout::ours_with_velocities } else { playout::ours };
-        run(recording, 20, MessageLoss::Random(*share), JITTER, seed).error
+        let run = PlayoutRun::new(20, MessageLoss::Random(*share), JITTER, seed);
+        playout::ours(recording, PlayoutRun { has_velocities: *has_velocities, ..run }).error
     });
     let mut text =
         String::from("| states a second | lost | velocities | error, cm | worst |\n| --- | --- | --- | --- | --- |\n");

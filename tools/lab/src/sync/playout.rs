@@ -132,45 +132,41 @@ pub fn thesis(recording: &CubeRecording, loss: MessageLoss, jitter: Duration, se
     measure.figures(0, seconds_of(recording))
 }
 
-/// Runs `slipgate-sync` with this number of states in a second.
+/// How a client with `slipgate-sync` is run.
+#[derive(Clone, Copy, Debug)]
+pub struct PlayoutRun {
+    /// States in a second.
+    pub per_second: u32,
+    /// The losses of the path.
+    pub loss: MessageLoss,
+    /// The jitter of the path.
+    pub jitter: Duration,
+    /// The seed of the path.
+    pub seed: u64,
+    /// Whether the client knows the server's velocities at each state. What they cost is not counted.
+    pub has_velocities: bool,
+}
+
+impl PlayoutRun {
+    /// Returns the run of a client that knows no velocities.
+    #[must_use]
+    pub const fn new(per_second: u32, loss: MessageLoss, jitter: Duration, seed: u64) -> Self {
+        Self { per_second, loss, jitter, seed, has_velocities: false }
+    }
+}
+
+/// Runs `slipgate-sync`.
 ///
 /// # Panics
 ///
 /// If `slipgate-sync` refuses its own messages, which is a mistake of ours.
 #[must_use]
-pub fn ours(
-    recording: &CubeRecording,
-    per_second: u32,
-    loss: MessageLoss,
-    jitter: Duration,
-    seed: u64,
-) -> PlayoutFigures {
-    run(recording, per_second, loss, jitter, seed, SnapshotClient::new)
-}
-
-/// Runs [`ours`] with clients that know the server's velocities at each state. What they cost is not counted.
-#[must_use]
-pub fn ours_with_velocities(
-    recording: &CubeRecording,
-    per_second: u32,
-    loss: MessageLoss,
-    jitter: Duration,
-    seed: u64,
-) -> PlayoutFigures {
-    run(recording, per_second, loss, jitter, seed, SnapshotClient::with_velocities)
-}
-
-fn run<'r>(
-    recording: &'r CubeRecording,
-    per_second: u32,
-    loss: MessageLoss,
-    jitter: Duration,
-    seed: u64,
-    client: fn(&'r CubeRecording, TickRate) -> SnapshotClient<'r>,
-) -> PlayoutFigures {
+pub fn ours(recording: &CubeRecording, run: PlayoutRun) -> PlayoutFigures {
+    let PlayoutRun { per_second, loss, jitter, seed, has_velocities } = run;
     let rate = TickRate { per_second: TICKS, between_states: TICKS / per_second };
     let mut path = LossyPath::new(loss, DELAY, jitter, Random::new(seed, 0x50_4f));
-    let (mut server, mut client) = (SnapshotServer::new(recording), client(recording, rate));
+    let (mut server, mut client) = (SnapshotServer::new(recording), SnapshotClient::new(recording, rate));
+    client.velocities = has_velocities.then_some(recording);
     let (mut measure, mut bytes) = (PlayoutMeasure::default(), 0);
     for tick in 1..recording.ticks() {
         let now = time_of(tick);
@@ -261,15 +257,11 @@ pub(super) struct SnapshotClient<'r> {
     velocities: Option<&'r CubeRecording>,
 }
 
-impl<'r> SnapshotClient<'r> {
+impl SnapshotClient<'_> {
     pub(super) fn new(recording: &CubeRecording, rate: TickRate) -> Self {
         let objects = recording.objects as u16;
         let (clock, samples) = (PlayoutClock::new(rate), PlayoutSamples::new(objects, rate));
         Self { replica: Replica::new(cube_fields::shown().0, objects), clock, samples, velocities: None }
-    }
-
-    fn with_velocities(recording: &'r CubeRecording, rate: TickRate) -> Self {
-        Self { velocities: Some(recording), ..Self::new(recording, rate) }
     }
 
     pub(super) fn receive(&mut self, message: &[u8], at: Duration) {

@@ -12,7 +12,7 @@ use slipgate_lab::sync::cubes::CubeRecording;
 use slipgate_lab::sync::document::{self, LOSS_OF_GOALS};
 use slipgate_lab::sync::lossy::MessageLoss;
 use slipgate_lab::sync::peer_formats::{self, PeerFormat};
-use slipgate_lab::sync::playout::{self, PlayoutFigures};
+use slipgate_lab::sync::playout::{self, PlayoutFigures, PlayoutRun};
 use slipgate_lab::sync::predicting::PredictionRun;
 use slipgate_lab::sync::replay::SyncMethod;
 use slipgate_lab::sync::seeds::Seeds;
@@ -135,8 +135,8 @@ fn playout_starves_in_few_frames() {
     let (loss, jitter) = (MessageLoss::Random(0.13), Duration::from_millis(10));
     let runs = [1, 2, 3, 4, 5, 6, 7, 8].map(|seed| {
         let recording = CubeRecording::new(104, seed, 3600);
-        let [theirs, ours] =
-            [playout::thesis(&recording, loss, jitter, seed), playout::ours(&recording, 20, loss, jitter, seed)];
+        let theirs = playout::thesis(&recording, loss, jitter, seed);
+        let ours = playout::ours(&recording, PlayoutRun::new(20, loss, jitter, seed));
         assert!(ours.error < theirs.error && theirs.starved > 5.0, "{ours:?} beside {theirs:?}");
         ours
     });
@@ -170,7 +170,7 @@ fn shots_hit_what_the_client_showed() {
 #[test]
 fn other_formats_cost_more() {
     let recording = CubeRecording::new(104, 1, 3600);
-    let ours = playout::ours(&recording, 20, MessageLoss::Random(0.0), Duration::ZERO, 1).payload;
+    let ours = playout::ours(&recording, PlayoutRun::new(20, MessageLoss::Random(0.0), Duration::ZERO, 1)).payload;
     for format in PeerFormat::ALL {
         let theirs = peer_formats::payload(&recording, format);
         assert!(1.5 * ours < theirs, "{format:?}: {theirs} kbit/s beside {ours}");
