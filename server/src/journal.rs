@@ -19,7 +19,6 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -78,6 +77,8 @@ struct RecordQueue {
     slow_log: SlowLog,
     /// The last journal was dropped.
     is_closed: bool,
+    /// The thread has dropped the disk.
+    is_released: bool,
 }
 
 impl RecordQueue {
@@ -92,6 +93,7 @@ impl RecordQueue {
             has_new_failure: false,
             slow_log: SlowLog::default(),
             is_closed: false,
+            is_released: false,
         }
     }
 
@@ -225,19 +227,14 @@ impl Journal for FileJournal {
 struct HistoryThread {
     shared: Arc<SharedQueue>,
     thread: Option<JoinHandle<()>>,
-    /// Disconnected when the thread has released the disk. A `Mutex` makes it `Sync`; only `drop` uses it.
-    released: Mutex<Receiver<()>>,
 }
 
 impl HistoryThread {
     fn start(shared: Arc<SharedQueue>, disk: Box<dyn Disk>) -> io::Result<Self> {
-        let of_thread = Arc::clone(&shared);
-        let (release, released) = channel();
-        let thread = thread::Builder::new().name("slipgate-history".into()).spawn(move || {
-            write_records(&of_thread, disk);
-            drop(release);
-        })?;
-        Ok(Self { shared, thread: Some(thread), released: Mutex::new(released) })
+        let of_thread = Release(Arc::clone(&shared));
+        let thread =
+            thread::Builder::new().name("slipgate-history".into()).spawn(move || write_records(&of_thread.0, disk))?;
+        Ok(Self { shared, thread: Some(thread) })
     }
 }
 
@@ -247,10 +244,11 @@ impl Drop for HistoryThread {
         records.is_closed = true;
         let limit = MAX_LAST_ATTEMPT.saturating_sub(records.working_for(Instant::now()));
         let undurable = records.recorded - records.durable;
-        drop(records);
         self.shared.wake.notify_one();
-        let released = self.released.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if released.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
+        let holds_disk = |records: &mut RecordQueue| !records.is_released;
+        let waited = self.shared.wake.wait_timeout_while(records, limit, holds_disk);
+        let is_released = waited.unwrap_or_else(PoisonError::into_inner).0.is_released;
+        if !is_released {
             warn!(
                 undurable,
                 "the disk of the history file hangs, so the server ends without it; tokens that are not on the disk \
@@ -262,6 +260,16 @@ impl Drop for HistoryThread {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+    }
+}
+
+/// Sets `is_released` when the thread has ended, also when it has panicked.
+struct Release(Arc<SharedQueue>);
+
+impl Drop for Release {
+    fn drop(&mut self) {
+        lock(&self.0.records).is_released = true;
+        self.0.wake.notify_one();
     }
 }
 
