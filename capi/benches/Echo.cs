@@ -24,6 +24,7 @@ static class Echo
     static byte chat;
     static int sent, echoes;
     static readonly byte[] message = new byte[64];
+    static readonly MessageBatch batch = new MessageBatch();
 
     // Returns the time of a clock in nanoseconds.
     static double TimeOf(int clock)
@@ -44,7 +45,8 @@ static class Echo
         server.BeginTurn();
         while (server.TryNext(out found))
             if (found.Kind == EventKind.Message)
-                Check(server.SendMessage(found.Client, found.Channel, found.Bytes) == Status.Done);
+                batch.Add(found.Client, found.Channel, found.Bytes);
+        Check(server.SendMessages(batch) == Status.Done);
         server.EndTurn();
     }
 
@@ -57,7 +59,8 @@ static class Echo
             if (found.Kind == EventKind.Message && found.Bytes.SequenceEqual(message)) echoes++;
         if (client.State == ClientState.Connected && sent - echoes <= MaxOutstanding - Messages)
         {
-            for (int i = 0; i < Messages; i++) Check(client.SendMessage(chat, message) == Status.Done);
+            for (int i = 0; i < Messages; i++) batch.Add(chat, message);
+            Check(client.SendMessages(batch) == Status.Done);
             sent += Messages;
         }
         client.EndTurn();

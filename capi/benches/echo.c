@@ -24,16 +24,23 @@ static uint8_t message[MESSAGE_BYTES];
 static slipgate_server *server;
 static slipgate_client *client;
 static slipgate_event events[MESSAGES];
+static slipgate_outgoing_message outgoing[MESSAGES];
 static int sent, echoes;
 
 static void server_turn(void) {
     size_t count;
     slipgate_server_begin_turn(server);
-    while (slipgate_server_next_events(server, events, MESSAGES, &count) == SLIPGATE_DONE)
+    while (slipgate_server_next_events(server, events, MESSAGES, &count) == SLIPGATE_DONE) {
+        size_t echo = 0;
         for (size_t i = 0; i < count; i++)
-            if (events[i].kind == SLIPGATE_MESSAGE)
-                CHECK(slipgate_server_send_message(server, events[i].client, (uint8_t)events[i].channel,
-                                                   events[i].bytes, events[i].length, NULL) == SLIPGATE_DONE);
+            if (events[i].kind == SLIPGATE_MESSAGE) {
+                outgoing[echo].client = events[i].client;
+                outgoing[echo].channel = events[i].channel;
+                outgoing[echo].bytes = events[i].bytes;
+                outgoing[echo++].length = events[i].length;
+            }
+        CHECK(slipgate_server_send_messages(server, outgoing, echo) == SLIPGATE_DONE);
+    }
     slipgate_server_end_turn(server);
 }
 
@@ -46,8 +53,12 @@ static void client_turn(void) {
             if (events[i].kind == SLIPGATE_MESSAGE)
                 echoes += events[i].length == MESSAGE_BYTES && memcmp(events[i].bytes, message, MESSAGE_BYTES) == 0;
     if (slipgate_client_state(client) == CONNECTED && sent - echoes <= MAX_OUTSTANDING - MESSAGES) {
-        for (int i = 0; i < MESSAGES; i++)
-            CHECK(slipgate_client_send_message(client, CHAT, message, MESSAGE_BYTES, NULL) == SLIPGATE_DONE);
+        for (int i = 0; i < MESSAGES; i++) {
+            outgoing[i].channel = CHAT;
+            outgoing[i].bytes = message;
+            outgoing[i].length = MESSAGE_BYTES;
+        }
+        CHECK(slipgate_client_send_messages(client, outgoing, MESSAGES) == SLIPGATE_DONE);
         sent += MESSAGES;
     }
     slipgate_client_end_turn(client);

@@ -70,6 +70,9 @@
 // `slipgate_remaining`
 #define SLIPGATE_STRUCT_REMAINING 11
 
+// `slipgate_outgoing_message`
+#define SLIPGATE_STRUCT_OUTGOING_MESSAGE 12
+
 // The call has done what it was asked for.
 #define SLIPGATE_DONE 0
 
@@ -441,6 +444,22 @@ typedef struct slipgate_send_options {
     uint64_t receipt;
 } slipgate_send_options;
 
+// One of several messages that are sent with one call.
+typedef struct slipgate_outgoing_message {
+    // The client that gets it. A client ignores it.
+    uint64_t client;
+    // The content, which the call copies. May be null without bytes.
+    const uint8_t *bytes;
+    // The length of the content in bytes.
+    size_t length;
+    // May be null.
+    const struct slipgate_send_options *options;
+    // The channel's id.
+    uint32_t channel;
+    // Written by the call: `SLIPGATE_DONE`, or why the message was refused.
+    int32_t status;
+} slipgate_outgoing_message;
+
 // The state of the path. A time of -1 is not known yet.
 typedef struct slipgate_path {
     // The smoothed round trip in milliseconds.
@@ -691,6 +710,15 @@ int32_t slipgate_client_send_message(struct slipgate_client *client,
                                      size_t length,
                                      const struct slipgate_send_options *options);
 
+// Queues several messages in their order, like `slipgate_client_send_message`: one call for a game that sends many.
+// Each has its `status` afterwards; a refused one does not stop the ones behind it.
+//
+// Errors: `ARGUMENT` for null messages, otherwise the status of the first refused message.
+SLIPGATE_IMPORT
+int32_t slipgate_client_send_messages(struct slipgate_client *client,
+                                      struct slipgate_outgoing_message *messages,
+                                      size_t count);
+
 // Starts a transfer on a channel of transfers. The server receives `label` with it. `id` may be null.
 //
 // Errors: `GONE`, `BACKLOGGED`, `NO_CHANNEL`, `WRONG_KIND`, `WRONG_TRAFFIC`.
@@ -871,6 +899,15 @@ int32_t slipgate_server_send_message(struct slipgate_server *server,
                                      const uint8_t *bytes,
                                      size_t length,
                                      const struct slipgate_send_options *options);
+
+// Queues several messages in their order, each to its `client`, like `slipgate_server_send_message`: one call for a
+// game that sends many. Each has its `status` afterwards; a refused one does not stop the ones behind it.
+//
+// Errors: `ARGUMENT` for null messages, otherwise the status of the first refused message.
+SLIPGATE_IMPORT
+int32_t slipgate_server_send_messages(struct slipgate_server *server,
+                                      struct slipgate_outgoing_message *messages,
+                                      size_t count);
 
 // Starts a transfer to a client. It receives `label` with it. `id` may be null.
 //

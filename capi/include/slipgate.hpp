@@ -120,6 +120,12 @@ private:
     slipgate_send_options options_;
 };
 
+// A message for `send_messages`; a client leaves `client` 0. The bytes and options must live until the call.
+inline slipgate_outgoing_message outgoing(std::uint64_t client, std::uint8_t channel, Bytes message,
+                                          const SendOptions* options = nullptr) {
+    return {client, data(message), message.size(), options ? options->get() : nullptr, channel, 0};
+}
+
 struct Deleter {
     void operator()(slipgate_client* client) const { slipgate_client_free(client); }
     void operator()(slipgate_server* server) const { slipgate_server_free(server); }
@@ -190,6 +196,10 @@ public:
     }
     std::int32_t send_message(std::uint8_t channel, Bytes message, const SendOptions& options) {
         return slipgate_client_send_message(get(), channel, data(message), message.size(), options.get());
+    }
+    // Sends several messages with one call. Each has its status afterwards; returns the status of the first refused one.
+    std::int32_t send_messages(slipgate_outgoing_message* messages, std::size_t count) {
+        return slipgate_client_send_messages(get(), messages, count);
     }
     std::int32_t send_transfer(std::uint8_t channel, const Transfer& transfer, std::uint64_t label,
                                std::uint32_t* id = nullptr) {
@@ -313,6 +323,11 @@ public:
     }
     std::int32_t send_message(std::uint64_t client, std::uint8_t channel, Bytes message, const SendOptions& options) {
         return slipgate_server_send_message(get(), client, channel, data(message), message.size(), options.get());
+    }
+    // Sends several messages, each to its client, with one call. Each has its status afterwards; returns the status of
+    // the first refused one.
+    std::int32_t send_messages(slipgate_outgoing_message* messages, std::size_t count) {
+        return slipgate_server_send_messages(get(), messages, count);
     }
     // `queued` and `refused` receive how many clients get the message, and how many have a full queue.
     std::int32_t broadcast(std::uint8_t channel, Bytes message, std::uint64_t except = 0,

@@ -14,7 +14,7 @@ use crate::event_batch::EventCopies;
 use crate::event_kinds::{SLIPGATE_CONNECTED, SLIPGATE_PACKET, SLIPGATE_PAYLOAD, SLIPGATE_REDIRECTED};
 use crate::path::{CBudget, CCloseReason, CPath, CRemaining, close_code, close_kind, closed_by};
 use crate::pointer;
-use crate::send::{CSendOptions, read_options};
+use crate::send::{COutgoingMessage, CSendOptions, read_options, send_each};
 use crate::status::{
     Outcome, SLIPGATE_DONE, SLIPGATE_ERROR_ARGUMENT, SLIPGATE_ERROR_BUSY, SLIPGATE_ERROR_GONE, SLIPGATE_ERROR_IO,
     SLIPGATE_ERROR_NO_SERVER, SLIPGATE_ERROR_PANIC, SLIPGATE_ERROR_TOKEN, SLIPGATE_ERROR_TOKEN_USED,
@@ -307,12 +307,36 @@ pub extern "C" fn slipgate_client_send_message(
     options: Option<&CSendOptions>,
 ) -> i32 {
     with(client, |client| {
-        let (channel, message) = (ChannelId(channel), pointer::bytes(bytes, length)?);
-        sent(match options {
-            None => client.client.send_message(channel, message),
-            options => client.client.send_message_with(channel, message, read_options(options)?),
-        })
-        .map(|()| SLIPGATE_DONE)
+        let message = pointer::bytes(bytes, length)?;
+        send_message(client, ChannelId(channel), message, options).map(|()| SLIPGATE_DONE)
+    })
+}
+
+/// Queues several messages in their order, like `slipgate_client_send_message`: one call for a game that sends many.
+/// Each has its `status` afterwards; a refused one does not stop the ones behind it.
+///
+/// Errors: `ARGUMENT` for null messages, otherwise the status of the first refused message.
+#[unsafe(no_mangle)]
+pub extern "C" fn slipgate_client_send_messages(
+    client: Option<&mut CClient>,
+    messages: *mut COutgoingMessage,
+    count: usize,
+) -> i32 {
+    with(client, |client| {
+        send_each(messages, count, |_, channel, message, options| send_message(client, channel, message, options))
+    })
+}
+
+#[inline]
+fn send_message(
+    ClientObject { client, .. }: &mut ClientObject,
+    channel: ChannelId,
+    message: &[u8],
+    options: Option<&CSendOptions>,
+) -> Result<(), i32> {
+    sent(match options {
+        None => client.send_message(channel, message),
+        options => client.send_message_with(channel, message, read_options(options)?),
     })
 }
 

@@ -27,6 +27,8 @@ pub const SLIPGATE_STRUCT_CLIENT_INFO: u32 = 9;
 pub const SLIPGATE_STRUCT_CLAIMS: u32 = 10;
 /// `slipgate_remaining`
 pub const SLIPGATE_STRUCT_REMAINING: u32 = 11;
+/// `slipgate_outgoing_message`
+pub const SLIPGATE_STRUCT_OUTGOING_MESSAGE: u32 = 12;
 
 /// Returns the version of the library's ABI. It must be `SLIPGATE_ABI` of the header.
 #[unsafe(no_mangle)]
@@ -56,6 +58,7 @@ pub extern "C" fn slipgate_size_of(structure: u32) -> u32 {
         SLIPGATE_STRUCT_BUDGET => size_of::<crate::CBudget>(),
         SLIPGATE_STRUCT_CLOSE_REASON => size_of::<crate::CCloseReason>(),
         SLIPGATE_STRUCT_REMAINING => size_of::<crate::CRemaining>(),
+        SLIPGATE_STRUCT_OUTGOING_MESSAGE => size_of::<crate::COutgoingMessage>(),
         #[cfg(feature = "server")]
         SLIPGATE_STRUCT_SERVER_CONFIG => size_of::<crate::CServerConfig>(),
         #[cfg(feature = "server")]

@@ -49,6 +49,15 @@ pub(crate) fn buf<'a, T: Copy>(first: *mut T, count: usize) -> Result<&'a mut [M
     Ok(unsafe { slice::from_raw_parts_mut(first.cast(), count) })
 }
 
+/// Returns an array of a caller, to read it and to write into it. Null is allowed without elements.
+///
+/// The caller of the C function guarantees that `first` points to `count` elements, which nobody else uses meanwhile.
+pub(crate) fn array_mut<'a, T: Copy>(first: *mut T, count: usize) -> Result<&'a mut [T], i32> {
+    let elements = buf(first, count)?;
+    // SAFETY: the caller guarantees the elements. They are integers and pointers, which have no invalid values.
+    Ok(unsafe { &mut *(ptr::from_mut(elements) as *mut [T]) })
+}
+
 /// Returns a text of a caller in UTF-8.
 pub(crate) fn text<'a>(text: *const c_char, length: usize) -> Result<&'a str, i32> {
     str::from_utf8(bytes(text.cast(), length)?).map_err(|_| SLIPGATE_ERROR_ARGUMENT)
@@ -88,10 +97,9 @@ pub(crate) fn take<T>(object: *mut T) -> Option<Box<T>> {
     (!object.is_null()).then(|| unsafe { Box::from_raw(object) })
 }
 
-/// Returns a structure of a caller; `None` for null.
+/// Returns a structure of a caller; `None` for null, and where no such structure can lie.
 ///
 /// The caller of the C function guarantees that the pointer is null or of a structure that does not change meanwhile.
-#[cfg(feature = "server")]
 pub(crate) fn optional<'a, T: Copy>(structure: *const T) -> Option<&'a T> {
     if !structure.is_aligned() {
         return None;

@@ -1,10 +1,11 @@
-//! The options of a message.
+//! The options of a message, and several messages with one call.
 
 use std::time::Duration;
 
-use slipgate_session::channel::SendOptions;
+use slipgate_session::channel::{ChannelId, SendOptions};
 
-use crate::status::SLIPGATE_ERROR_ARGUMENT;
+use crate::pointer;
+use crate::status::{Outcome, SLIPGATE_DONE, SLIPGATE_ERROR_ARGUMENT, SLIPGATE_ERROR_NO_CHANNEL};
 
 /// `deadline_us` is set.
 pub const SLIPGATE_HAS_DEADLINE: u32 = 1;
@@ -41,4 +42,44 @@ pub(crate) fn read_options(options: Option<&CSendOptions>) -> Result<SendOptions
         key: has(SLIPGATE_HAS_KEY).then_some(options.key),
         receipt: has(SLIPGATE_HAS_RECEIPT).then_some(options.receipt),
     })
+}
+
+/// One of several messages that are sent with one call.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct COutgoingMessage {
+    /// The client that gets it. A client ignores it.
+    pub client: u64,
+    /// The content, which the call copies. May be null without bytes.
+    pub bytes: *const u8,
+    /// The length of the content in bytes.
+    pub length: usize,
+    /// May be null.
+    pub options: *const CSendOptions,
+    /// The channel's id.
+    pub channel: u32,
+    /// Written by the call: `SLIPGATE_DONE`, or why the message was refused.
+    pub status: i32,
+}
+
+/// Sends each message with `send`, writes its status, and returns the first error, or `SLIPGATE_DONE`.
+#[inline]
+pub(crate) fn send_each(
+    messages: *mut COutgoingMessage,
+    count: usize,
+    mut send: impl FnMut(u64, ChannelId, &[u8], Option<&CSendOptions>) -> Result<(), i32>,
+) -> Outcome {
+    let mut first = Ok(SLIPGATE_DONE);
+    for message in pointer::array_mut(messages, count)? {
+        let sent = u8::try_from(message.channel).map_err(|_| SLIPGATE_ERROR_NO_CHANNEL).and_then(|channel| {
+            let (bytes, options) = (pointer::bytes(message.bytes, message.length)?, pointer::optional(message.options));
+            if options.is_none() && !message.options.is_null() {
+                return Err(SLIPGATE_ERROR_ARGUMENT);
+            }
+            send(message.client, ChannelId(channel), bytes, options)
+        });
+        message.status = sent.err().unwrap_or(SLIPGATE_DONE);
+        first = first.and(sent.map(|()| SLIPGATE_DONE));
+    }
+    first
 }

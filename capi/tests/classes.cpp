@@ -136,6 +136,14 @@ void channels() {
     world.until([&] { return world.has(SLIPGATE_RECEIPT); });
     CHECK(server.send_message(handle, channels.chat, "one") == SLIPGATE_DONE);
     CHECK(server.send_message(handle, channels.chat, "two", slipgate::SendOptions()) == SLIPGATE_DONE);
+    const auto tagged = slipgate::SendOptions().receipt(2);
+    std::array<slipgate_outgoing_message, 2> several{slipgate::outgoing(0, channels.chat, "a", &tagged),
+                                                     slipgate::outgoing(0, 77, "b")};
+    CHECK(client.send_messages(several.data(), several.size()) == SLIPGATE_ERROR_NO_CHANNEL);
+    CHECK(several[0].status == SLIPGATE_DONE && several[1].status == SLIPGATE_ERROR_NO_CHANNEL);
+    several[0] = slipgate::outgoing(handle, channels.chat, "two again");
+    CHECK(server.send_messages(several.data(), 1) == SLIPGATE_DONE);
+    world.until([&] { return text == "two again"; });
     CHECK(server.broadcast(channels.chat, "three") == SLIPGATE_DONE);
     world.until([&] { return text == "three"; });
     const slipgate::Transfer map(std::string(100000, 'm'));

@@ -217,16 +217,50 @@ static void messages(void) {
     UNTIL(echoed == 2);
 }
 
+/* Several messages with one call: each has its status, and a refused one does not stop the others. */
+static void outgoing(void) {
+    slipgate_outgoing_message messages[3];
+    slipgate_send_options options;
+    memset(messages, 0, sizeof messages);
+    memset(&options, 0, sizeof options);
+    options.size = sizeof options;
+    options.flags = SLIPGATE_HAS_RECEIPT;
+    options.receipt = 42;
+    echoed = receipts = 0;
+    for (int i = 0; i < 3; i++) {
+        messages[i].client = i == 1 ? handle + 1 : handle;
+        messages[i].channel = CHAT;
+        messages[i].bytes = (const uint8_t *)"hello";
+        messages[i].length = 5;
+        messages[i].status = 77;
+    }
+    CHECK(slipgate_server_send_messages(server, messages, 3) == SLIPGATE_ERROR_GONE);
+    CHECK(messages[0].status == SLIPGATE_DONE && messages[1].status == SLIPGATE_ERROR_GONE);
+    CHECK(messages[2].status == SLIPGATE_DONE);
+    UNTIL(echoed == 2);
+    messages[0].options = &options;
+    messages[1].channel = MAPS;
+    CHECK(slipgate_client_send_messages(client, messages, 3) == SLIPGATE_ERROR_WRONG_KIND);
+    CHECK(messages[0].status == SLIPGATE_DONE && messages[1].status == SLIPGATE_ERROR_WRONG_KIND);
+    UNTIL(echoed == 4 && receipts == 1);
+    CHECK(slipgate_client_send_messages(client, NULL, 0) == SLIPGATE_DONE);
+}
+
 /* Many messages with one call: the bytes of all of them are lent at once. */
 static void batches(void) {
     slipgate_event events[64];
+    slipgate_outgoing_message messages[40];
     size_t count = 0, most = 0;
     int received = 0, number = 0;
-    char text[16];
+    char texts[40][4], text[4];
+    memset(messages, 0, sizeof messages);
     for (; number < 40; number++) {
-        CHECK(sprintf(text, "n%02d", number) == 3);
-        CHECK(slipgate_client_send_message(client, CHAT, (const uint8_t *)text, 3, NULL) == SLIPGATE_DONE);
+        CHECK(sprintf(texts[number], "n%02d", number) == 3);
+        messages[number].channel = CHAT;
+        messages[number].bytes = (const uint8_t *)texts[number];
+        messages[number].length = 3;
     }
+    CHECK(slipgate_client_send_messages(client, messages, 40) == SLIPGATE_DONE);
     echoed = number = 0;
     for (int turns = 0; received < 40; turns++) {
         CHECK(turns < MAX_TURNS);
@@ -423,6 +457,7 @@ int main(void) {
     start(&traffic);
     join(5);
     messages();
+    outgoing();
     batches();
     transfers();
     questions();

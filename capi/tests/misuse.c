@@ -21,6 +21,8 @@ static void null_objects(void) {
     uint8_t bytes[8] = {0};
     size_t count = 0;
     slipgate_event event;
+    slipgate_outgoing_message message;
+    memset(&message, 0, sizeof message);
     REFUSED(slipgate_client_connect(NULL, bytes, 8));
     REFUSED(slipgate_client_disconnect(NULL));
     REFUSED(slipgate_client_leave(NULL, 0, "a", 1));
@@ -33,6 +35,7 @@ static void null_objects(void) {
     REFUSED(slipgate_client_send(NULL, bytes, 8));
     REFUSED(slipgate_client_send_packet(NULL, bytes, 8, NULL));
     REFUSED(slipgate_client_send_message(NULL, 0, bytes, 8, NULL));
+    REFUSED(slipgate_client_send_messages(NULL, &message, 1));
     REFUSED(slipgate_client_send_transfer(NULL, 0, NULL, 0, NULL));
     REFUSED(slipgate_client_accept_transfer(NULL, 0, 0));
     REFUSED(slipgate_client_refuse_transfer(NULL, 0, 0));
@@ -52,6 +55,7 @@ static void null_objects(void) {
     REFUSED(slipgate_server_send(NULL, 1, bytes, 8));
     REFUSED(slipgate_server_send_packet(NULL, 1, bytes, 8, NULL));
     REFUSED(slipgate_server_send_message(NULL, 1, 0, bytes, 8, NULL));
+    REFUSED(slipgate_server_send_messages(NULL, &message, 1));
     REFUSED(slipgate_server_send_transfer(NULL, 1, 0, NULL, 0, NULL));
     REFUSED(slipgate_server_broadcast(NULL, 0, 0, bytes, 8, NULL, NULL));
     REFUSED(slipgate_server_accept_transfer(NULL, 1, 0, 0));
@@ -257,6 +261,31 @@ static void refused_lengths(void) {
     REFUSED(slipgate_server_next_events(server, events, SIZE_MAX, &count));
 }
 
+static void refused_messages(void) {
+    slipgate_send_options options[2];
+    slipgate_outgoing_message message;
+    memset(options, 0, sizeof options);
+    memset(&message, 0, sizeof message);
+    REFUSED(slipgate_client_send_messages(client, NULL, 1));
+    REFUSED(slipgate_client_send_messages(client, &message, SIZE_MAX));
+    REFUSED(slipgate_client_send_messages(client, (slipgate_outgoing_message *)((char *)&message + 1), 1));
+    REFUSED(slipgate_server_send_messages(server, NULL, 1));
+    REFUSED(slipgate_server_send_messages(server, &message, SIZE_MAX));
+    CHECK(slipgate_client_send_messages(client, NULL, 0) == SLIPGATE_DONE);
+    CHECK(slipgate_server_send_messages(server, NULL, 0) == SLIPGATE_DONE);
+    message.length = 1;
+    REFUSED(slipgate_client_send_messages(client, &message, 1));
+    CHECK(message.status == SLIPGATE_ERROR_ARGUMENT);
+    message.bytes = bytes;
+    message.channel = 256;
+    CHECK(slipgate_client_send_messages(client, &message, 1) == SLIPGATE_ERROR_NO_CHANNEL);
+    message.channel = 0;
+    message.options = (const slipgate_send_options *)((const char *)options + 1);
+    REFUSED(slipgate_client_send_messages(client, &message, 1));
+    message.options = options;
+    REFUSED(slipgate_client_send_messages(client, &message, 1));
+}
+
 static slipgate_send_options any_options(void) {
     slipgate_send_options options;
     memset(&options, 0, sizeof options);
@@ -268,6 +297,32 @@ static slipgate_send_options any_options(void) {
     return options;
 }
 
+/* Some messages on random channels to random clients. */
+static size_t any_messages(slipgate_outgoing_message *messages, size_t max, uint64_t to, size_t length,
+                           const slipgate_send_options *with) {
+    size_t count = any() % (max + 1);
+    for (size_t i = 0; i < count; i++) {
+        memset(&messages[i], 0, sizeof messages[i]);
+        messages[i].client = any() % 4 ? to : any();
+        messages[i].channel = (uint32_t)(any() % 8 ? any() % 5 : any());
+        messages[i].bytes = any() % 8 ? bytes : NULL;
+        messages[i].length = any() % 2 ? length : any() % 16;
+        messages[i].options = any() % 2 ? with : NULL;
+        messages[i].status = 77;
+    }
+    return count;
+}
+
+/* Each message has a status, and the call has that of the first refused one. */
+static void check_statuses(int32_t status, const slipgate_outgoing_message *messages, size_t count) {
+    int32_t first = SLIPGATE_DONE;
+    for (size_t i = count; i-- > 0;) {
+        CHECK(messages[i].status <= 0);
+        if (messages[i].status != SLIPGATE_DONE) first = messages[i].status;
+    }
+    CHECK(status == first);
+}
+
 static void call_client(size_t length, uint64_t number, uint8_t channel, uint32_t id) {
     slipgate_event events[5];
     slipgate_send_options options = any_options();
@@ -276,8 +331,9 @@ static void call_client(size_t length, uint64_t number, uint8_t channel, uint32_
     slipgate_budget budget;
     slipgate_remaining remaining;
     slipgate_close_reason reason;
+    slipgate_outgoing_message messages[6];
     size_t count = 0;
-    switch (any() % 21) {
+    switch (any() % 22) {
     case 0: slipgate_client_connect(client, bytes, length); break;
     case 1: connect_again(); break;
     case 2: slipgate_client_send(client, bytes, length); break;
@@ -307,6 +363,10 @@ static void call_client(size_t length, uint64_t number, uint8_t channel, uint32_
     case 18: slipgate_client_budget(client, &budget); break;
     case 19: slipgate_client_close_reason(client, &reason); break;
     case 20: slipgate_client_flush(client); break;
+    case 21:
+        count = any_messages(messages, 6, 0, length, &options);
+        check_statuses(slipgate_client_send_messages(client, messages, count), messages, count);
+        break;
     }
 }
 
@@ -319,8 +379,9 @@ static void call_server(size_t length, uint64_t number, uint8_t channel, uint32_
     slipgate_budget budget;
     slipgate_remaining remaining;
     uint64_t handles[4];
+    slipgate_outgoing_message messages[6];
     size_t count = 0;
-    switch (any() % 24) {
+    switch (any() % 25) {
     case 0: slipgate_server_send(server, to, bytes, length); break;
     case 1: slipgate_server_send_packet(server, to, bytes, length, NULL); break;
     case 2: slipgate_server_send_message(server, to, channel, bytes, length, with); break;
@@ -353,6 +414,10 @@ static void call_server(size_t length, uint64_t number, uint8_t channel, uint32_
     case 21: slipgate_server_remaining(server, to, channel, &remaining); break;
     case 22: slipgate_server_find(server, number, &handles[0]); break;
     case 23: slipgate_server_flush(server); break;
+    case 24:
+        count = any_messages(messages, 6, to, length, &options);
+        check_statuses(slipgate_server_send_messages(server, messages, count), messages, count);
+        break;
     }
 }
 
@@ -367,6 +432,7 @@ static void random_calls(uint32_t kind) {
         CHECK(slipgate_client_wait(client, 1000) == SLIPGATE_DONE);
     }
     refused_lengths();
+    refused_messages();
     for (int i = 0; i < CALLS; i++) {
         size_t length = any() % sizeof bytes;
         uint64_t number = any() % 3 ? any() : any() % 5;

@@ -15,6 +15,7 @@ static class EveryMethod
     static string sentence;
     static bool ended, left;
     static readonly byte[] message = new byte[100];
+    static readonly MessageBatch replies = new MessageBatch();
 
     static void Check(bool condition, string what)
     {
@@ -28,10 +29,10 @@ static class EveryMethod
         while (server.TryNext(out found))
         {
             if (found.Kind == EventKind.Connected) handle = found.Client;
-            if (found.Kind == EventKind.Message)
-                Check(server.SendMessage(found.Client, found.Channel, found.Bytes) == Status.Done, "an echo");
+            if (found.Kind == EventKind.Message) replies.Add(found.Client, found.Channel, found.Bytes);
             if (found.Kind == EventKind.Ended) left = true;
         }
+        Check(server.SendMessages(replies) == Status.Done, "the echoes");
         server.EndTurn();
         client.BeginTurn();
         while (client.TryNext(out found))
@@ -109,6 +110,62 @@ static class EveryMethod
         }
     }
 
+    // More messages than the first memory of a batch holds, of several lengths, with and without options.
+    static void SendBatches()
+    {
+        const int Count = 200;
+        MessageBatch batch = new MessageBatch();
+        Check(batch.Count == 0 && client.SendMessages(batch) == Status.Done, "an empty batch");
+        for (int i = 0; i < Count; i++)
+        {
+            byte[] content = new byte[i];
+            for (int j = 0; j < i; j++) content[j] = (byte)i;
+            if (i % 3 == 0) batch.Add(chat, content, new SendOptions { Receipt = (ulong)i });
+            else batch.Add(chat, content);
+        }
+        batch.Add(99, message);
+        batch.Add(chat, message);
+        Check(batch.Count == Count + 2 && client.SendMessages(batch) == Status.NoChannel, "the first refused one");
+        for (int i = 0; i < batch.Count; i++)
+            Check(batch.StatusOf(i) == (i == Count ? Status.NoChannel : Status.Done), "its own status");
+        Check(client.SendMessages(batch) == Status.Done && batch.Count == 0, "a batch leaves once");
+        int received = 0, arrived = 0;
+        ulong next = 0;
+        for (int turns = 0; received <= Count || arrived < (Count + 2) / 3; turns++)
+        {
+            Check(turns < MaxTurns, "a batch arrives in time");
+            NetEvent found;
+            server.BeginTurn();
+            while (server.TryNext(out found))
+            {
+                if (found.Kind != EventKind.Message) continue;
+                Check(found.Bytes.Length == (received == Count ? message.Length : received), "the length in a batch");
+                foreach (byte part in found.Bytes) Check(received == Count || part == (byte)received, "the content");
+                received++;
+            }
+            server.EndTurn();
+            client.BeginTurn();
+            while (client.TryNext(out found))
+            {
+                if (found.Kind != EventKind.Receipt) continue;
+                Check(found.Number % 3 == 0 && found.Number >= next, "the options of a message");
+                next = found.Number;
+                arrived++;
+            }
+            client.EndTurn();
+            client.Wait(200);
+        }
+        batch.Add(handle, chat, message, new SendOptions { Receipt = 1 });
+        batch.Add(handle + 1, chat, message);
+        Check(batch.Count == 2 && server.SendMessages(batch) == Status.Gone, "a client that is gone");
+        Check(batch.StatusOf(0) == Status.Done && batch.StatusOf(1) == Status.Gone, "the statuses of the server");
+        batch.Add(chat, message);
+        batch.Clear();
+        Check(batch.Count == 0, "Clear");
+        int before = echoes;
+        Until(() => echoes == before + 1);
+    }
+
     static int Collections() { return GC.CollectionCount(0) + GC.CollectionCount(1) + GC.CollectionCount(2); }
 
     static void Main()
@@ -139,6 +196,7 @@ static class EveryMethod
 
         Check(client.SendMessage(chat, message, new SendOptions { Receipt = 7 }) == Status.Done, "a receipt");
         Until(() => receipts == 1 && echoes == 1);
+        SendBatches();
         using (Transfer map = new Transfer(new byte[100000]))
         {
             uint id;

@@ -11,7 +11,7 @@ use super::{CServer, ServerObject, handle_of, with};
 use crate::boundary::{put, some};
 use crate::path::{CBudget, CPath, CRemaining};
 use crate::pointer;
-use crate::send::{CSendOptions, read_options};
+use crate::send::{COutgoingMessage, CSendOptions, read_options, send_each};
 use crate::status::{Outcome, SLIPGATE_DONE, SLIPGATE_ERROR_GONE, SLIPGATE_NONE, sent};
 use crate::transfer::{CTransfer, TransferAction};
 
@@ -90,16 +90,43 @@ pub extern "C" fn slipgate_server_send_message(
     length: usize,
     options: Option<&CSendOptions>,
 ) -> i32 {
-    with(server, |ServerObject { server, .. }| {
-        let (channel, message) = (ChannelId(channel), pointer::bytes(bytes, length)?);
-        sent(match options {
-            None => server.send_message(handle_of(client), channel, message),
-            options => {
-                let mut client = server.client(handle_of(client)).ok_or(SLIPGATE_ERROR_GONE)?;
-                client.send_message_with(channel, message, read_options(options)?)
-            }
+    with(server, |server| {
+        let message = pointer::bytes(bytes, length)?;
+        send_message(server, client, ChannelId(channel), message, options).map(|()| SLIPGATE_DONE)
+    })
+}
+
+/// Queues several messages in their order, each to its `client`, like `slipgate_server_send_message`: one call for a
+/// game that sends many. Each has its `status` afterwards; a refused one does not stop the ones behind it.
+///
+/// Errors: `ARGUMENT` for null messages, otherwise the status of the first refused message.
+#[unsafe(no_mangle)]
+pub extern "C" fn slipgate_server_send_messages(
+    server: Option<&mut CServer>,
+    messages: *mut COutgoingMessage,
+    count: usize,
+) -> i32 {
+    with(server, |server| {
+        send_each(messages, count, |client, channel, message, options| {
+            send_message(server, client, channel, message, options)
         })
-        .map(|()| SLIPGATE_DONE)
+    })
+}
+
+#[inline]
+fn send_message(
+    ServerObject { server, .. }: &mut ServerObject,
+    client: u64,
+    channel: ChannelId,
+    message: &[u8],
+    options: Option<&CSendOptions>,
+) -> Result<(), i32> {
+    sent(match options {
+        None => server.send_message(handle_of(client), channel, message),
+        options => {
+            let mut client = server.client(handle_of(client)).ok_or(SLIPGATE_ERROR_GONE)?;
+            client.send_message_with(channel, message, read_options(options)?)
+        }
     })
 }
 
