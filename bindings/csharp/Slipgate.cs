@@ -344,12 +344,19 @@ namespace Slipgate
     /// Use it again: it makes garbage only while it grows.</summary>
     public sealed unsafe class MessageBatch
     {
-        internal OutgoingMessage[] Messages = new OutgoingMessage[64];
+        internal OutgoingMessage[] Messages;
         internal SendOptions[] Options = new SendOptions[0];
         // The contents, one behind the other.
-        internal byte[] Bytes = new byte[4096];
+        internal byte[] Bytes;
         private int count, optionCount, length;
         private bool isSent;
+
+        /// <summary>Creates a batch with memory for this many messages and bytes. It grows beyond them.</summary>
+        public MessageBatch(int messages = 64, int bytes = 16384)
+        {
+            Messages = new OutgoingMessage[messages];
+            Bytes = new byte[bytes];
+        }
 
         /// <summary>The number of messages: those of the last send until the next <c>Add</c>.</summary>
         public int Count { get { return count; } }
@@ -401,7 +408,7 @@ namespace Slipgate
         private void MakeRoom(int bytes)
         {
             if (isSent) Clear();
-            if (count == Messages.Length) Array.Resize(ref Messages, 2 * count);
+            if (count == Messages.Length) Array.Resize(ref Messages, Math.Max(16, 2 * count));
             if (bytes > Bytes.Length - length) Array.Resize(ref Bytes, Math.Max(length + bytes, 2 * Bytes.Length));
         }
 

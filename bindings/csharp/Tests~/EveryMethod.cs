@@ -114,7 +114,7 @@ static class EveryMethod
     static void SendBatches()
     {
         const int Count = 200;
-        MessageBatch batch = new MessageBatch();
+        MessageBatch batch = new MessageBatch(messages: 0, bytes: 0);
         Check(batch.Count == 0 && client.SendMessages(batch) == Status.Done, "an empty batch");
         for (int i = 0; i < Count; i++)
         {
