@@ -45,21 +45,78 @@ fn example_of_the_guide_compiles() {
     compile(source);
 }
 
+/// Returns the type of the result and of each parameter of a function that a file declares, without their names.
+fn types(file: &str, function: &str) -> Vec<String> {
+    let start = file.find(&format!(" {function}(")).unwrap_or_else(|| panic!("{function} is missing"));
+    let before = file[..start].rsplit([';', ']', '\n', '{']).next().unwrap();
+    let (_, rest) = file[start..].split_once('(').unwrap();
+    let (inside, _) = rest.split_once(')').unwrap();
+    let result = before.trim().to_owned();
+    // The name of a parameter is its last word.
+    let parameters = inside.split(',').map(str::trim).filter(|text| !["", "void"].contains(text));
+    let types = parameters.map(|text| text.trim_end_matches(|last: char| last.is_alphanumeric() || last == '_').trim());
+    std::iter::once(result).chain(types.map(str::to_owned)).collect()
+}
+
+/// Returns the types in C# with which a type in C may be declared.
+fn of_csharp(c: &str) -> Vec<&'static str> {
+    let words = c.split_whitespace().filter(|word| !["const", "struct", "SLIPGATE_IMPORT"].contains(word));
+    match words.collect::<Vec<_>>().join(" ").as_str() {
+        "void" => vec!["void"],
+        "int32_t" => vec!["int"],
+        "uint8_t" => vec!["byte"],
+        "uint16_t" => vec!["ushort"],
+        "uint32_t" => vec!["uint"],
+        "uint64_t" => vec!["ulong"],
+        // Mono calls a function for each conversion of a UIntPtr, so hot functions have a pointer there.
+        "size_t" => vec!["UIntPtr", "void*"],
+        "char *" => vec!["IntPtr", "byte*"],
+        "char **" => vec!["out IntPtr"],
+        "uint8_t *" => vec!["byte*"],
+        "uint16_t *" => vec!["out ushort"],
+        "uint32_t *" => vec!["out uint"],
+        "uint64_t *" => vec!["out ulong", "ulong*"],
+        "size_t *" => vec!["out UIntPtr", "UIntPtr*"],
+        "slipgate_client *" => vec!["ClientHandle", "IntPtr", "void*"],
+        "slipgate_server *" => vec!["ServerHandle", "IntPtr", "void*"],
+        "slipgate_transfer *" => vec!["TransferHandle", "IntPtr"],
+        "slipgate_waker *" => vec!["WakerHandle", "IntPtr"],
+        "slipgate_client **" => vec!["out ClientHandle"],
+        "slipgate_server **" => vec!["out ServerHandle"],
+        "slipgate_transfer **" => vec!["out TransferHandle"],
+        "slipgate_waker **" => vec!["out WakerHandle"],
+        "slipgate_event *" => vec!["NativeEvent*"],
+        "slipgate_outgoing_message *" => vec!["OutgoingMessage*"],
+        "slipgate_send_options *" => vec!["SendOptions*"],
+        "slipgate_channel *" => vec!["out Channel"],
+        "slipgate_traffic *" => vec!["NativeTraffic*"],
+        "slipgate_path *" => vec!["out PathStats"],
+        "slipgate_budget *" => vec!["out Budget"],
+        "slipgate_remaining *" => vec!["out Remaining"],
+        "slipgate_close_reason *" => vec!["out NativeCloseReason"],
+        "slipgate_server_config *" => vec!["ref NativeServerConfig", "out NativeServerConfig"],
+        "slipgate_client_info *" => vec!["out ClientInfo"],
+        "slipgate_claims *" => vec!["ref NativeClaims"],
+        other => panic!("{other} is not known"),
+    }
+}
+
 #[test]
 fn functions_and_their_parameters_are_those_of_the_header() {
     let header = generated_header();
+    let code: Vec<&str> = header.lines().filter(|line| !line.trim_start().starts_with(['/', '#'])).collect();
+    // A pointer's star stands at the name in the header.
+    let code = code.join(" ").replace("*slipgate_", "* slipgate_");
     let file = std::fs::read_to_string(folder().join("../bindings/csharp/Slipgate.cs")).unwrap();
+    let imports: Vec<&str> = file.lines().filter(|line| line.contains("[DllImport(Library)]")).collect();
+    let imports = imports.join("\n").replace("internal static extern ", "");
     let mut found = 0;
     for name in functions(&header) {
-        let parameters = |text: &str, before: &str| {
-            let start = text.find(&format!("{before}{name}("));
-            let (_, rest) = text[start.unwrap_or_else(|| panic!("{name} is missing"))..].split_once('(').unwrap();
-            let (inside, _) = rest.split_once(')').unwrap();
-            if ["", "void"].contains(&inside.trim()) { 0 } else { inside.split(',').count() }
-        };
-        let code: Vec<&str> = header.lines().filter(|line| !line.trim_start().starts_with("//")).collect();
-        let imports = file.rsplit_once("internal static unsafe class Native").unwrap().1;
-        assert_eq!(parameters(imports, " "), parameters(&code.join("\n"), ""), "{name}");
+        let (c, csharp) = (types(&code, &name), types(&imports, &name));
+        assert_eq!(c.len(), csharp.len(), "{name}: {c:?}, {csharp:?}");
+        for (c, csharp) in c.iter().zip(&csharp) {
+            assert!(of_csharp(c).contains(&csharp.as_str()), "{name}: {c} is {csharp}");
+        }
         found += 1;
     }
     assert_eq!(file.matches("[DllImport(Library)]").count(), found);
