@@ -300,6 +300,7 @@ namespace Slipgate
         public byte Add(ChannelKind channelKind, string name, bool newestOnly = false)
         {
             if (isDisposed) throw new ObjectDisposedException("Traffic");
+            if (channels.Length > byte.MaxValue) throw new InvalidOperationException("the id of a channel is a byte");
             IntPtr text = Native.Text(name);
             Channel channel;
             int status = Native.slipgate_channel_init(out channel, (uint)channelKind, text);
@@ -337,7 +338,10 @@ namespace Slipgate
             channels = new Channel[0];
             copy = IntPtr.Zero;
             isDisposed = true;
+            GC.SuppressFinalize(this);
         }
+
+        ~Traffic() { Dispose(); }
     }
 
     /// <summary>Messages for one call of the library, which on Mono takes much less time than a call for each message.
@@ -381,7 +385,7 @@ namespace Slipgate
             added.Channel = channel;
             added.Length = (void*)(uint)message.Length;
             added.Options = null;
-            added.Status = 0;
+            added.Status = (int)Status.None;
         }
         public void Add(ulong client, byte channel, ReadOnlySpan<byte> message, SendOptions options)
         {
@@ -392,7 +396,7 @@ namespace Slipgate
             // The number of the options; `Prepare` writes the pointer.
             Messages[count - 1].Options = (SendOptions*)(uint)++optionCount;
         }
-        /// <summary>Returns the status of a message of the last send.</summary>
+        /// <summary>Returns the status of a message of the last send; <c>Status.None</c> if it was not sent.</summary>
         public Status StatusOf(int index)
         {
             if (index < 0 || index >= count) throw new ArgumentOutOfRangeException("index");
@@ -952,14 +956,16 @@ namespace Slipgate
             int[] sizes =
             {
                 sizeof(NativeEvent), sizeof(Channel), sizeof(NativeTraffic), sizeof(SendOptions), sizeof(PathStats),
-                sizeof(Budget), sizeof(NativeCloseReason), sizeof(NativeServerConfig), sizeof(ClientInfo),
-                sizeof(NativeClaims), sizeof(Remaining), sizeof(OutgoingMessage),
+                sizeof(Budget), sizeof(NativeCloseReason),
+                sizeof(NativeServerConfig), sizeof(ClientInfo), sizeof(NativeClaims),
+                sizeof(Remaining), sizeof(OutgoingMessage),
             };
             for (uint i = 0; i < sizes.Length; i++)
             {
                 uint size = slipgate_size_of(i + 1);
-                // A library without a server has no such structures.
-                if (size != 0 && size != sizes[i])
+                // A library without a server does not have its structures.
+                bool isOfServer = i >= 7 && i <= 9;
+                if (size != sizes[i] && (size != 0 || !isOfServer))
                     throw new SlipgateException(Status.Config, "a structure of Slipgate.cs has another size: " + (i + 1));
             }
         }

@@ -7,10 +7,11 @@
  *
  * Status    Functions return SLIPGATE_DONE (0), SLIPGATE_NONE (1) or an error (negative). Numbers never change.
  * Objects   `_new` gives an object and `_free` takes it. `_free` of a client or server disconnects, and accepts null.
- *           Every other function returns SLIPGATE_ERROR_ARGUMENT for a null object.
+ *           Every other function returns SLIPGATE_ERROR_ARGUMENT for a null object, but slipgate_client_state
+ *           returns SLIPGATE_ERROR_PANIC.
  * Bytes in  are copied before a call returns.
- * Bytes out are lent: they stay valid until the next `_next_event`, `_next_events`, `_begin_turn` or `_free` of the same
- *           object. Sends are allowed meanwhile, so that a reply needs no copy.
+ * Bytes out are lent: they stay valid until the next `_next_event`, `_next_events` or `_free` of the same object; those
+ *           of `_next_event` until the next `_begin_turn`, too. Sends are allowed meanwhile, so that a reply needs no copy.
  * Text      is UTF-8 with a length. Names in settings, and static texts, end with zero.
  * Threads   One thread at a time uses an object, and it may change. Objects are independent of each other. Only
  *           slipgate_waker_wake and the functions of the log may be called from any thread at any time.
@@ -456,7 +457,8 @@ typedef struct slipgate_outgoing_message {
     const struct slipgate_send_options *options;
     // The channel's id.
     uint32_t channel;
-    // Written by the call: `SLIPGATE_DONE`, or why the message was refused.
+    // Written by the call: `SLIPGATE_DONE`, or why the message was refused. Unchanged if the call returns before the
+    // message: null arguments, `SLIPGATE_ERROR_PANIC`.
     int32_t status;
 } slipgate_outgoing_message;
 
@@ -711,7 +713,8 @@ int32_t slipgate_client_send_message(struct slipgate_client *client,
                                      const struct slipgate_send_options *options);
 
 // Queues several messages in their order, like `slipgate_client_send_message`: one call for a game that sends many.
-// Each has its `status` afterwards; a refused one does not stop the ones behind it.
+// Each has its `status` afterwards; a refused one does not stop the ones behind it. On an ordered channel they arrive
+// without it.
 //
 // Errors: `ARGUMENT` for null messages, otherwise the status of the first refused message.
 SLIPGATE_IMPORT
@@ -901,7 +904,8 @@ int32_t slipgate_server_send_message(struct slipgate_server *server,
                                      const struct slipgate_send_options *options);
 
 // Queues several messages in their order, each to its `client`, like `slipgate_server_send_message`: one call for a
-// game that sends many. Each has its `status` afterwards; a refused one does not stop the ones behind it.
+// game that sends many. Each has its `status` afterwards; a refused one does not stop the ones behind it. On an
+// ordered channel they arrive without it.
 //
 // Errors: `ARGUMENT` for null messages, otherwise the status of the first refused message.
 SLIPGATE_IMPORT

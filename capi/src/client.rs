@@ -313,7 +313,8 @@ pub extern "C" fn slipgate_client_send_message(
 }
 
 /// Queues several messages in their order, like `slipgate_client_send_message`: one call for a game that sends many.
-/// Each has its `status` afterwards; a refused one does not stop the ones behind it.
+/// Each has its `status` afterwards; a refused one does not stop the ones behind it. On an ordered channel they arrive
+/// without it.
 ///
 /// Errors: `ARGUMENT` for null messages, otherwise the status of the first refused message.
 #[unsafe(no_mangle)]

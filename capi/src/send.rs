@@ -58,7 +58,8 @@ pub struct COutgoingMessage {
     pub options: *const CSendOptions,
     /// The channel's id.
     pub channel: u32,
-    /// Written by the call: `SLIPGATE_DONE`, or why the message was refused.
+    /// Written by the call: `SLIPGATE_DONE`, or why the message was refused. Unchanged if the call returns before the
+    /// message: null arguments, `SLIPGATE_ERROR_PANIC`.
     pub status: i32,
 }
 

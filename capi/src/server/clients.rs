@@ -97,7 +97,8 @@ pub extern "C" fn slipgate_server_send_message(
 }
 
 /// Queues several messages in their order, each to its `client`, like `slipgate_server_send_message`: one call for a
-/// game that sends many. Each has its `status` afterwards; a refused one does not stop the ones behind it.
+/// game that sends many. Each has its `status` afterwards; a refused one does not stop the ones behind it. On an
+/// ordered channel they arrive without it.
 ///
 /// Errors: `ARGUMENT` for null messages, otherwise the status of the first refused message.
 #[unsafe(no_mangle)]
