@@ -10,8 +10,8 @@
  *           Every other function returns SLIPGATE_ERROR_ARGUMENT for a null object, but slipgate_client_state
  *           returns SLIPGATE_ERROR_PANIC.
  * Bytes in  are copied before a call returns.
- * Bytes out are lent: they stay valid until the next `_next_event`, `_next_events` or `_free` of the same object; those
- *           of `_next_event` until the next `_begin_turn`, too. Sends are allowed meanwhile, so that a reply needs no copy.
+ * Bytes out are lent: they stay valid until the next `_next_event`, `_next_events` or `_free` of the same object, those
+ *           of `_next_event` not beyond the next `_begin_turn`. Sends are allowed meanwhile: a reply needs no copy.
  * Text      is UTF-8 with a length. Names in settings, and static texts, end with zero.
  * Threads   One thread at a time uses an object, and it may change. Objects are independent of each other. Only
  *           slipgate_waker_wake and the functions of the log may be called from any thread at any time.

@@ -1,8 +1,8 @@
 //! Slipgate for Bevy: plugins for clients and servers.
 //!
-//! A plugin begins the turn in `PreUpdate` and ends it in `PostUpdate`. A game takes events in between, in `Update` or
-//! in systems that it orders by [`SlipgateSystems`], from the resource [`SlipgateClient`] or [`SlipgateServer`], without
-//! a copy. It may instead let the plugin copy the messages of channels into Bevy's own: [`ServerMessage`].
+//! A plugin begins the turn in `PreUpdate` and ends it in `PostUpdate`. In between, in `Update` or in systems ordered
+//! by [`SlipgateSystems`], a game takes events from the resource [`SlipgateClient`] or [`SlipgateServer`] without a
+//! copy. It may instead let the plugin copy the messages of channels into Bevy's own: [`ServerMessage`].
 //!
 //! # Examples
 //! ```no_run
