@@ -80,7 +80,9 @@ pub struct HistoryFile {
     path: PathBuf,
     /// Held until the server ends.
     lock: HistoryLock,
-    file: Box<dyn RecordFile>,
+    /// `None` after a failed replacement left another file, or none, in its place. The next records are written to a
+    /// new file then.
+    file: Option<Box<dyn RecordFile>>,
     header: HistoryHeader,
     /// The tokens of all records that were not dropped.
     used: Vec<StoredToken>,
@@ -155,7 +157,10 @@ impl HistoryFile {
                 drop(bytes);
                 Self::continued(path, lock, mark, file, parsed, today)
             }
-            _ => Self::created(path, lock, mark, today),
+            empty => {
+                drop(empty);
+                Self::created(path, lock, mark, today)
+            }
         }
     }
 
@@ -219,7 +224,7 @@ impl HistoryFile {
             Err(error) => return Err(error),
         };
         let directory = Directory::of(&path)?;
-        // Some file systems of Windows replace no file that is open. The lock file still holds the place.
+        // The lock file still holds the place.
         drop(file);
         let file = new.replace(&path)?;
         directory.sync()?;
@@ -239,7 +244,7 @@ impl HistoryFile {
         let mut opened = Self {
             path,
             lock,
-            file: Box::new(file),
+            file: Some(Box::new(file)),
             dropped_until: header.dropped_until,
             header,
             used,
@@ -311,7 +316,7 @@ impl HistoryFile {
         self.lock.require()?;
         let count = records.len() as u64;
         let fits = self.end.records + count <= self.max_records;
-        if !fits || self.needs_full_write || !self.file.is_at(&self.path)? {
+        if !fits || self.needs_full_write || !self.is_in_place()? {
             self.rewrite(records)?;
         } else {
             let end = self.append(records)?;
@@ -326,22 +331,28 @@ impl HistoryFile {
         Ok(())
     }
 
+    /// Returns whether the path names the open file.
+    fn is_in_place(&self) -> io::Result<bool> {
+        self.file.as_ref().map_or(Ok(false), |file| file.is_at(&self.path))
+    }
+
     /// Writes the records, then the confirmation, and flushes both.
     fn append(&mut self, records: &[UsedToken]) -> io::Result<ChainEnd> {
         let (start, mut end) = (self.end.offset(), self.end);
+        let file = self.file.as_mut().ok_or_else(|| io::Error::other("the history file is not open"))?;
         if std::mem::replace(&mut self.is_torn, true) {
             // The remains of a longer write would follow the new records.
-            self.file.cut_off(start)?;
+            file.cut_off(start)?;
         }
         self.buf.clear();
         for used in records {
             let check = self.header.emit_record(end.check, *used, &mut self.buf);
             end = ChainEnd { records: end.records + 1, check };
         }
-        self.file.write_at(start, &self.buf)?;
-        self.file.write_at(CONFIRMATION_OFFSET, &self.header.confirmation(end))?;
+        file.write_at(start, &self.buf)?;
+        file.write_at(CONFIRMATION_OFFSET, &self.header.confirmation(end))?;
         self.is_torn = false;
-        self.file.sync().inspect_err(|_| self.needs_full_write = true)?;
+        file.sync().inspect_err(|_| self.needs_full_write = true)?;
         Ok(end)
     }
 
@@ -379,12 +390,38 @@ impl HistoryFile {
         let end = write_all(&mut new, &header, self.used.iter().map(|stored| stored.used))?;
         let directory = Directory::of(&self.path)?;
         self.lock.require()?;
-        self.file = Box::new(new.replace(&self.path)?);
+        self.put_in_place(new, &directory)?;
         (self.header, self.end) = (header, end);
         (self.is_torn, self.needs_full_write) = (false, true);
         directory.sync()?;
         self.needs_full_write = false;
         self.lock.require()
+    }
+
+    /// Closes the old file, and replaces it by the new one. If that fails, the old file is opened again.
+    fn put_in_place(&mut self, new: NewFile, directory: &Directory) -> io::Result<()> {
+        self.file = None;
+        match new.replace(&self.path) {
+            Ok(new) => self.file = Some(Box::new(new)),
+            Err(error) => {
+                self.file = self.reopen(directory);
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens the file in its place, unless it is another one than the file that was closed.
+    fn reopen(&self, directory: &Directory) -> Option<Box<dyn RecordFile>> {
+        let mut file = open_existing(&self.path).ok()??;
+        // The confirmation covers all records, because each check covers the record before.
+        let expected = self.header.confirmed_header(self.end);
+        let mut found = Zeroizing::new(vec![0; expected.len()]);
+        file.read_exact(&mut found).ok()?;
+        let is_same = *found == *expected && file.metadata().ok()?.len() >= self.end.offset();
+        // A network file system may have renamed the new file although it reported an error.
+        directory.sync().ok()?;
+        is_same.then_some(Box::new(file))
     }
 
     /// Copies the number of confirmed records to the lock file.

@@ -102,14 +102,27 @@ impl HistoryHeader {
         LockMark { file, confirmed, check }
     }
 
-    /// Appends the header of a whole file with these records, then the records. Returns the end of their chain.
-    pub(super) fn emit(&self, records: impl Iterator<Item = UsedToken>, buf: &mut Vec<u8>) -> ChainEnd {
+    /// Appends the header up to the confirmation.
+    fn emit_unconfirmed(&self, buf: &mut Vec<u8>) {
         buf.extend_from_slice(MAGIC);
         buf.extend_from_slice(self.digest_key.as_slice());
         buf.extend_from_slice(&self.since.0.to_le_bytes());
         buf.extend_from_slice(&self.dropped.to_le_bytes());
         buf.extend_from_slice(&self.dropped_until.0.to_le_bytes());
         buf.extend_from_slice(&self.check().0);
+    }
+
+    /// Returns the header with the confirmation of all records up to `end`.
+    pub(super) fn confirmed_header(&self, end: ChainEnd) -> Zeroizing<Vec<u8>> {
+        let mut bytes = Zeroizing::new(Vec::with_capacity(HEADER_BYTES));
+        self.emit_unconfirmed(&mut bytes);
+        bytes.extend_from_slice(&self.confirmation(end));
+        bytes
+    }
+
+    /// Appends the header of a whole file with these records, then the records. Returns the end of their chain.
+    pub(super) fn emit(&self, records: impl Iterator<Item = UsedToken>, buf: &mut Vec<u8>) -> ChainEnd {
+        self.emit_unconfirmed(buf);
         let mut end = ChainEnd { records: 0, check: self.check() };
         let confirmation_at = buf.len();
         buf.extend_from_slice(&[0; CONFIRMATION_BYTES]);

@@ -283,7 +283,8 @@ impl NewFile {
         self.file.as_ref().map_or_else(Owner::of_process, |file| Ok(Owner::of(&file.metadata()?)))
     }
 
-    /// Replaces the history file, and returns the open new one.
+    /// Replaces the history file, and returns the open new one. The old file must be closed: Wine 8, and perhaps some
+    /// file systems of Windows, replace no open file.
     pub(super) fn replace(mut self, history: &Path) -> io::Result<File> {
         std::fs::rename(&self.path, history)?;
         self.file.take().ok_or_else(|| io::Error::other("the new file was used twice"))

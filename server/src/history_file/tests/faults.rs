@@ -24,7 +24,7 @@ impl FaultyFile {
     fn put_into(history: &mut HistoryFile) -> Arc<Mutex<Faults>> {
         let file = File::options().read(true).write(true).open(&history.path).unwrap();
         let faults = Arc::new(Mutex::new(Faults::default()));
-        history.file = Box::new(Self { file, faults: Arc::clone(&faults) });
+        history.file = Some(Box::new(Self { file, faults: Arc::clone(&faults) }));
         faults
     }
 
@@ -181,6 +181,131 @@ fn full_file_takes_no_record_until_a_rewrite_makes_room() {
     assert_eq!(history.store(&[used(5)]), Ok(()));
     drop(history);
     assert_eq!(folder.names(), [0, 1, 4, 5]);
+}
+
+/// An open file that calls a function when it is closed.
+struct ClosingFile {
+    file: Option<File>,
+    on_close: Option<Box<dyn FnOnce() + Send>>,
+}
+
+impl ClosingFile {
+    /// Replaces the open file of a history.
+    fn put_into(history: &mut HistoryFile, on_close: impl FnOnce() + Send + 'static) {
+        // The file that a rewrite must close is the only open one.
+        history.file = None;
+        let file = File::options().read(true).write(true).open(&history.path).unwrap();
+        history.file = Some(Box::new(Self { file: Some(file), on_close: Some(Box::new(on_close)) }));
+    }
+
+    fn file(&self) -> &File {
+        self.file.as_ref().unwrap()
+    }
+}
+
+impl Drop for ClosingFile {
+    fn drop(&mut self) {
+        self.file = None;
+        self.on_close.take().unwrap()();
+    }
+}
+
+impl RecordFile for ClosingFile {
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.file.as_mut().unwrap().write_at(offset, bytes)
+    }
+
+    fn cut_off(&mut self, length: u64) -> io::Result<()> {
+        self.file().set_len(length)
+    }
+
+    fn sync(&mut self) -> io::Result<()> {
+        self.file().sync_data()
+    }
+
+    fn is_at(&self, path: &Path) -> io::Result<bool> {
+        self.file().is_at(path)
+    }
+}
+
+/// Makes a rename fail: nothing has the name of the new file.
+fn take_new_file_away(folder: &Path) {
+    std::fs::rename(folder.join("history.new"), folder.join("moved")).unwrap();
+}
+
+#[test]
+fn file_is_closed_before_it_is_replaced() {
+    let folder = TestFolder::new("closed");
+    let mut history = write(&folder, 2);
+    let (path, old) = (folder.file(), std::fs::read(folder.file()).unwrap());
+    let found = Arc::new(Mutex::new(None));
+    let to = Arc::clone(&found);
+    ClosingFile::put_into(&mut history, move || *to.lock().unwrap() = Some(std::fs::read(path).unwrap()));
+    history.needs_full_write = true;
+    history.store(&[used(2)]).unwrap();
+    assert_eq!(found.lock().unwrap().take(), Some(old), "the old file is in its place until then");
+    drop(history);
+    assert_eq!(folder.names(), [0, 1, 2]);
+}
+
+#[test]
+fn file_that_cannot_be_replaced_is_opened_again() {
+    let folder = TestFolder::new("reopened");
+    let mut history = write(&folder, 2);
+    let path = folder.0.clone();
+    ClosingFile::put_into(&mut history, move || take_new_file_away(&path));
+    assert!(history.rewrite(&[used(5)]).is_err());
+    assert_eq!(std::fs::metadata(folder.file()).unwrap().len(), length_of(2));
+    // No rewrite is possible now, so these records are appended.
+    let in_the_way = block_rewrites(&folder);
+    history.store(&[used(2)]).unwrap();
+    history.store(&[used(3)]).unwrap();
+    assert_eq!(std::fs::metadata(folder.file()).unwrap().len(), length_of(4));
+    std::fs::remove_dir_all(in_the_way).unwrap();
+    history.rewrite(&[used(4)]).unwrap();
+    drop(history);
+    assert_eq!(folder.names(), [0, 1, 2, 3, 4]);
+}
+
+#[test]
+fn another_file_in_its_place_is_not_continued() {
+    let earlier = TestFolder::with_records("earlier", 3);
+    let foreign = std::fs::read(earlier.file()).unwrap();
+    let folder = TestFolder::new("other-file");
+    for case in ["an older copy", "another history", "a cut file", "no file", "a directory"] {
+        let _ = std::fs::remove_dir_all(&folder.0);
+        std::fs::create_dir_all(&folder.0).unwrap();
+        let mut history = write(&folder, 1);
+        let older = std::fs::read(folder.file()).unwrap();
+        history.store(&[used(1)]).unwrap();
+        let cut = std::fs::read(folder.file()).unwrap()[..length_of(1) as usize].to_vec();
+        let (path, other) = (folder.0.clone(), foreign.clone());
+        ClosingFile::put_into(&mut history, move || {
+            let file = path.join("history");
+            match case {
+                "an older copy" => std::fs::write(file, older).unwrap(),
+                "another history" => std::fs::write(file, other).unwrap(),
+                "a cut file" => std::fs::write(file, cut).unwrap(),
+                "no file" => std::fs::remove_file(file).unwrap(),
+                _ => {
+                    std::fs::remove_file(&file).unwrap();
+                    std::fs::create_dir_all(file.join("full")).unwrap();
+                }
+            }
+            take_new_file_away(&path);
+        });
+        assert!(history.rewrite(&[]).is_err(), "{case}");
+        let in_the_way = block_rewrites(&folder);
+        assert_eq!(history.store(&[used(2)]), Err(JournalError), "{case}: nothing is appended");
+        std::fs::remove_dir_all(in_the_way).unwrap();
+        if case == "a directory" {
+            assert_eq!(history.store(&[used(2)]), Err(JournalError), "{case} is in the way");
+            std::fs::remove_dir_all(folder.file()).unwrap();
+        }
+        assert_eq!(history.store(&[used(2)]), Ok(()), "{case}");
+        drop(history);
+        assert_eq!(folder.names(), [0, 1, 2], "{case}");
+    }
 }
 
 #[test]

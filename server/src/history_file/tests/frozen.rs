@@ -170,7 +170,7 @@ impl Drop for EndOnDrop<'_> {
 fn server_on_disk(folder: &TestFolder, freezer: &Arc<Freezer>, clock: Clock) -> (Server, SocketAddr) {
     let mut history = HistoryFile::open(folder.file(), wall_clock().into()).unwrap();
     let file = File::options().read(true).write(true).open(folder.file()).unwrap();
-    history.file = Box::new(StallingFile(file, Arc::clone(freezer)));
+    history.file = Some(Box::new(StallingFile(file, Arc::clone(freezer))));
     let sockets = Sockets::bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
     let address = sockets.local_addresses()[0];
     let config = ServerConfig { token_cutoff: TokenCutoff::None, ..ServerConfig::new(7, 128, &[address]) };

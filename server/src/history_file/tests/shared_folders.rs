@@ -250,7 +250,7 @@ fn lock_replaced_during_a_write_confirms_nothing() {
     let folder = TestFolder::new("lock-race");
     let mut history = write(&folder, 1);
     let file = File::options().read(true).write(true).open(folder.file()).unwrap();
-    history.file = Box::new(SlowFlush(file, folder.0.join("history.lock")));
+    history.file = Some(Box::new(SlowFlush(file, folder.0.join("history.lock"))));
     assert_eq!(history.store(&[used(2)]), Err(JournalError));
 }
 

@@ -2,8 +2,11 @@
 
 use std::net::IpAddr;
 
+#[cfg(target_os = "linux")]
 use slipgate_netcode::wire::{REQUEST_BYTES, VERSION};
-use slipgate_udp::{OtherProtocol, Passing};
+#[cfg(target_os = "linux")]
+use slipgate_udp::OtherProtocol;
+use slipgate_udp::Passing;
 
 use super::*;
 
