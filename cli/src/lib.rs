@@ -22,6 +22,7 @@ pub mod reload;
 pub mod reload_thread;
 pub mod reloaded_file;
 pub mod signals;
+pub mod stop_signal;
 pub mod streams;
 pub mod values;
 

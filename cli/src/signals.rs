@@ -1,4 +1,5 @@
-//! Signals for programs that poll: stop (SIGTERM, SIGINT) and reload the keys (SIGHUP).
+//! Signals for programs that poll: stop (SIGTERM and SIGINT, on Windows Ctrl-C and Ctrl-Break) and reload the keys
+//! (SIGHUP).
 //!
 //! A signal also interrupts the wait for datagrams, so the program reacts at once.
 
@@ -7,10 +8,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use signal_hook::consts::{SIGINT, SIGTERM};
-
 use crate::file_watch::FileWatch;
 use crate::reload::ReloadCause;
+use crate::stop_signal::{StopAction, exit_at_once, on_stop_signal};
 
 /// Records the signals that arrive after its creation.
 pub struct Signals {
@@ -24,7 +24,7 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Registers handlers for SIGTERM and SIGINT, and on Unix for SIGHUP.
+    /// Registers handlers for the signals to stop, and on Unix for SIGHUP.
     ///
     /// # Errors
     /// Returns the system's error if a handler cannot be registered.
@@ -34,7 +34,7 @@ impl Signals {
         Ok(signals)
     }
 
-    /// Registers a handler for SIGHUP on Unix. SIGTERM and SIGINT keep their default action until
+    /// Registers a handler for SIGHUP on Unix. Signals to stop keep their default action until
     /// [`listen_for_stop`](Self::listen_for_stop): a start may wait for a disk or for another program.
     ///
     /// # Errors
@@ -68,31 +68,28 @@ impl Signals {
         self.watch.get().into_iter().for_each(FileWatch::read_failed);
     }
 
-    /// Leaves SIGTERM and SIGINT to [`take_stop`](Self::take_stop) from now on.
+    /// Leaves signals to stop to [`take_stop`](Self::take_stop) from now on.
     ///
     /// # Errors
     /// Returns the system's error if a handler cannot be registered.
     pub fn listen_for_stop(&self) -> io::Result<()> {
-        for signal in [SIGTERM, SIGINT] {
-            signal_hook::flag::register_conditional_shutdown(signal, 0, Arc::clone(&self.ends_at_once))?;
-            signal_hook::flag::register(signal, Arc::clone(&self.stop))?;
-        }
-        Ok(())
+        on_stop_signal(&StopAction::ExitIf(Arc::clone(&self.ends_at_once), 0))?;
+        on_stop_signal(&StopAction::Set(Arc::clone(&self.stop)))
     }
 
-    /// Returns whether SIGTERM or SIGINT arrived since the last call.
+    /// Returns whether a signal to stop arrived since the last call.
     #[must_use]
     pub fn take_stop(&self) -> bool {
         self.stop.swap(false, Ordering::Relaxed)
     }
 
-    /// Ends the process at the next SIGTERM or SIGINT, with exit status 0 and without further log lines. For the waits
+    /// Ends the process at the next signal to stop, with exit status 0 and without further log lines. For the waits
     /// of an end, in which the program does not poll.
     pub fn end_at_once_on_stop(&self) {
         self.ends_at_once.store(true, Ordering::Relaxed);
         // A signal that arrived since the program polled last.
         if self.take_stop() {
-            signal_hook::low_level::exit(0);
+            exit_at_once(0);
         }
     }
 

@@ -16,6 +16,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use slipgate_cli::log::LogFormat;
 use slipgate_cli::output::{print_error_line, queue_lines};
+use slipgate_cli::stop_signal::{StopAction, on_stop_signal};
 use slipgate_cli::streams::print_last_line;
 use slipgate_client::fetch::{self, FetchRequest};
 use slipgate_client::probe::{Probe, ProbeConfig, ProbeReport};
@@ -92,13 +93,11 @@ fn run(flags: &Flags, source: TokenSource) -> Result<(), (Failed, String)> {
     outcome
 }
 
-/// Returns a flag that SIGINT and SIGTERM set.
+/// Returns a flag that signals to stop set.
 fn listen_to_signals() -> Result<Arc<AtomicBool>, String> {
     let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&stop))
-            .map_err(|error| format!("cannot register signal handlers: {error}"))?;
-    }
+    on_stop_signal(&StopAction::Set(Arc::clone(&stop)))
+        .map_err(|error| format!("cannot register signal handlers: {error}"))?;
     Ok(stop)
 }
 

@@ -1,4 +1,4 @@
-//! Signals: SIGTERM and SIGINT stop, SIGHUP reloads on Unix; Ctrl-C stops on Windows.
+//! Signals: SIGTERM and SIGINT stop, SIGHUP reloads on Unix; Ctrl-C and Ctrl-Break stop on Windows.
 
 use std::io;
 
@@ -56,22 +56,26 @@ impl AsyncSignals {
     }
 }
 
-/// Records each Ctrl-C after its creation.
+/// Records each Ctrl-C and Ctrl-Break after its creation.
 #[cfg(windows)]
 pub(crate) struct AsyncSignals {
     ctrl_c: tokio::signal::windows::CtrlC,
+    ctrl_break: tokio::signal::windows::CtrlBreak,
 }
 
 #[cfg(windows)]
 impl AsyncSignals {
     pub(crate) fn listen(_: ReloadSignal) -> io::Result<Self> {
-        Ok(Self { ctrl_c: tokio::signal::windows::ctrl_c()? })
+        use tokio::signal::windows::{ctrl_break, ctrl_c};
+        Ok(Self { ctrl_c: ctrl_c()?, ctrl_break: ctrl_break()? })
     }
 
     /// Waits for the next signal.
     pub(crate) async fn next(&mut self) -> Signal {
-        self.ctrl_c.recv().await;
-        Signal::Stop
+        tokio::select! {
+            _ = self.ctrl_c.recv() => Signal::Stop,
+            _ = self.ctrl_break.recv() => Signal::Stop,
+        }
     }
 }
 
