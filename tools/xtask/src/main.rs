@@ -27,6 +27,9 @@ enum Xtask {
         /// A folder before the prefix, for packages.
         #[arg(long)]
         destdir: Option<PathBuf>,
+        /// Installs the library in this folder, and builds none.
+        #[arg(long, conflicts_with_all = ["profile", "client_only", "glibc"])]
+        built: Option<PathBuf>,
         #[command(flatten)]
         build: Build,
     },
@@ -178,8 +181,10 @@ fn archive(out: &Path, build: &Build) -> Result<(), Box<dyn Error>> {
 
 fn main() -> Result<(), Box<dyn Error>> {
     match Xtask::parse() {
-        Xtask::InstallC { prefix, destdir, build } => {
-            let built = build.run()?;
+        Xtask::InstallC { prefix, destdir, built, build } => {
+            let built = built.map_or_else(|| build.run(), Ok)?;
+            // The installed files name the prefix, and their readers run in other folders.
+            let prefix = std::path::absolute(prefix)?;
             // A prefix is absolute, so it must not replace the folder before it.
             let inside = prefix.strip_prefix("/").unwrap_or(&prefix);
             let folder = destdir.map_or_else(|| prefix.clone(), |destdir| destdir.join(inside));
