@@ -14,7 +14,8 @@ mod agones_watch;
 mod back_off;
 mod driver;
 mod empty;
-#[cfg(test)]
+// Used by the tests of `fleet` and `redirect`, which run on Unix.
+#[cfg(all(test, unix))]
 mod fake_http;
 mod fleet;
 mod hook;

@@ -62,7 +62,7 @@ impl RedirectQueue {
     }
 
     /// Returns the clients for which there are tokens that no turn has taken.
-    #[cfg(test)]
+    #[cfg(all(test, unix))]
     pub(crate) fn clients_with_tokens(&self) -> Vec<ClientHandle> {
         lock(&self.tokens).iter().map(|(client, _)| *client).collect()
     }

@@ -23,6 +23,7 @@ mod pseudo_terminal;
 mod redirect;
 #[cfg(unix)]
 mod rotation;
+#[cfg(unix)]
 #[path = "../../../tests/src/scale.rs"]
 #[allow(unreachable_pub, reason = "the file is a module of the test library")]
 mod scale;

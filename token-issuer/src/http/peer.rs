@@ -9,7 +9,7 @@ pub(super) enum HttpPeer {
     /// The address of a TCP connection.
     Address(SocketAddr),
     /// The user and the process that connected to a Unix socket. Some systems do not report the process.
-    #[cfg_attr(windows, expect(dead_code, reason = "Windows has no such sockets here"))]
+    #[cfg_attr(all(windows, not(test)), expect(dead_code, reason = "Windows has no such sockets here"))]
     Process { user: u32, process: Option<i32> },
 }
 
