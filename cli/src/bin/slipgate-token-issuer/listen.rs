@@ -72,7 +72,7 @@ mod unix {
     use std::os::unix::net::UnixStream;
     use std::path::{Path, PathBuf};
 
-    use rustix::fs::Mode;
+    use rustix::fs::{Mode, RawMode};
     use rustix::process::umask;
     use tokio::net::{UnixListener, UnixSocket};
 
@@ -102,7 +102,8 @@ mod unix {
         let socket = UnixSocket::new_stream()?;
         // The mode of a socket that is changed after `bind` would be open for a moment. The mask concerns all threads:
         // no other one creates files during the start.
-        let before = umask(Mode::from_raw_mode(0o777 & !mode.0));
+        // A mode has 16 bits on macOS.
+        let before = umask(Mode::from_raw_mode((0o777 & !mode.0) as RawMode));
         let bound = socket.bind(path);
         umask(before);
         bound?;

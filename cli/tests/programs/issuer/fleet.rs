@@ -1,5 +1,6 @@
 //! Named keys, several games and a registry, as an operator configures them.
 
+#[cfg(target_os = "linux")]
 use std::io::Write as _;
 
 use serde_json::{Value, json};

@@ -143,6 +143,7 @@ impl Program {
     }
 
     /// Starts the issuer and skips the warnings before the line that says where it listens.
+    #[cfg(target_os = "linux")]
     pub(crate) fn start_after_warnings(mut command: Command) -> Self {
         let mut child = command.spawn().unwrap();
         let mut log = BufReader::new(Box::new(child.stderr.take().unwrap()) as Box<dyn Read + Send + Sync>);
