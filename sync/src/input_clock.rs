@@ -7,8 +7,10 @@ use crate::playout::micros;
 
 /// The most that the clock deviates from the speed of time.
 const MAX_DILATION: f64 = 0.05;
-/// A deviation beyond which the clock jumps, in seconds.
+/// A deviation beyond which the clock jumps, in seconds and in ticks: the larger one counts. A fix is wrong by a tick
+/// and more even if nothing is lost, and reports are rounded, so that 250 ms are too few where a tick has 200 ms.
 const MAX_DEVIATION: f64 = 0.25;
+const MAX_DEVIATION_TICKS: f64 = 2.5;
 /// The time in which a deviation is corrected, as far as the limit allows, in seconds.
 const CORRECTION_TIME: f64 = 1.0;
 /// The margin that the latest inputs shall have, in ticks.
@@ -25,9 +27,10 @@ const KEPT_LEADS: usize = 256;
 
 /// The client's clock of inputs. The server's reports rule it: each says how early the inputs arrived. The clock runs
 /// at 95 to 105 % of real time. It jumps only at its first fix, and if four reports in a row differ from it by more
-/// than 250 ms in one direction: after a pause in which the server or the client lost time. After a jump back,
-/// [`advance`](Self::advance) returns earlier ticks than before, whose inputs are to be made again.
-/// [`InputLog`](crate::InputLog) starts an epoch with the first of them, and the server plays the inputs of this epoch.
+/// than 250 ms and 2.5 ticks in one direction: after a pause in which the server or the client lost time. After a jump
+/// back, [`advance`](Self::advance) returns earlier ticks than before, whose inputs are to be made again.
+/// [`InputLog`](crate::InputLog) starts an epoch with the first of them, and the server plays the inputs of this
+/// epoch.
 #[derive(Debug)]
 pub struct InputClock {
     ticks_per_second: f64,
@@ -84,7 +87,7 @@ impl InputClock {
         let now = seconds(now);
         let passed = (now - at).max(0.0);
         let deviation = (now * self.ticks_per_second + self.goal - position) / self.ticks_per_second - passed;
-        let next = if libm::fabs(deviation) > MAX_DEVIATION {
+        let next = if libm::fabs(deviation) > self.max_deviation() {
             self.jumps += 1;
             now * self.ticks_per_second + self.goal
         } else {
@@ -109,7 +112,7 @@ impl InputClock {
         // The report rounds down to quarters.
         let base = f64::from(report.margin_quarters) / 4.0 - lead;
         let deviation = GOAL_MARGIN - base - self.goal;
-        if report.is_beyond() || libm::fabs(deviation) > MAX_DEVIATION * self.ticks_per_second {
+        if report.is_beyond() || libm::fabs(deviation) > self.max_deviation() * self.ticks_per_second {
             self.on_contradiction(report, deviation);
             return;
         }
@@ -151,6 +154,11 @@ impl InputClock {
         let rank = bases.len() * LATE_PER_MILLE / 1000;
         let latest = *bases.select_nth_unstable_by(rank, f64::total_cmp).1;
         self.goal = GOAL_MARGIN - latest;
+    }
+
+    /// Returns the deviation beyond which the clock jumps, in seconds.
+    fn max_deviation(&self) -> f64 {
+        MAX_DEVIATION.max(MAX_DEVIATION_TICKS / self.ticks_per_second)
     }
 
     /// Returns the tick of the last [`advance`](Self::advance), with its fraction.
@@ -209,6 +217,18 @@ mod tests {
         }
         let margin = before - (1000.0 + 0.6 * 599.0) - 12.0;
         assert!((0.4..1.2).contains(&margin), "{margin}");
+        assert_eq!(clock.jumps(), 0);
+    }
+
+    #[test]
+    fn reports_that_differ_by_less_than_3_ticks_of_5_hz_are_no_jump() {
+        let (mut clock, at) = (InputClock::new(5), Duration::from_millis);
+        clock.set(1000, at(300), at(20), at(0));
+        for second in 1..=20 {
+            let newest = clock.advance(at(second * 1000)).unwrap();
+            // Inputs are early by 2 ticks, 1.5 more than the goal: 300 ms.
+            clock.on_report(InputReport { newest, margin_quarters: 8, epoch: 0 });
+        }
         assert_eq!(clock.jumps(), 0);
     }
 }
