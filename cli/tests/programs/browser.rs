@@ -79,10 +79,13 @@ impl Browser {
         self.call("Runtime.evaluate", &json!({"expression": expression}))["result"]["value"].clone()
     }
 
-    /// Saves a picture of the page, if the variable names a file.
+    /// Saves a picture of the whole page, also of what is below the window, if the variable names a file.
     pub(crate) fn save_screenshot(&mut self) {
         if let Some(path) = std::env::var_os(SCREENSHOT) {
-            let image = self.call("Page.captureScreenshot", &json!({"format": "png"}));
+            let size = self.call("Page.getLayoutMetrics", &json!({}))["cssContentSize"].clone();
+            let clip = json!({"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1});
+            let options = json!({"format": "png", "captureBeyondViewport": true, "clip": clip});
+            let image = self.call("Page.captureScreenshot", &options);
             fs::write(path, STANDARD.decode(image["data"].as_str().unwrap()).unwrap()).unwrap();
         }
     }
