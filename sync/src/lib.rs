@@ -34,6 +34,7 @@ extern crate std;
 #[doc = include_str!("../README.md")]
 struct SyncReadme;
 
+mod arrivals;
 mod bits;
 mod commits;
 mod header;

@@ -1,15 +1,13 @@
 //! The document `specs/sync-table.md`: the measured figures and how to repeat them.
 
-use std::fmt::Write as _;
-
-use super::cube_tables::{self, InputRuns, PlayoutRuns, StateRuns};
+use super::cube_tables::{self, FormatRuns, InputRuns, PlayoutRuns, StateRuns};
 use super::recording::Recording;
 use super::replay::{DATAGRAM_HEADER_BYTES, SyncMethod, replay};
 use super::seeds::{Seeds, for_seeds};
 use super::sync_figures::{SyncFigures, WARM_UP_STATES};
-use super::sync_goals::SyncGoal;
+use super::sync_goals::{self, SyncGoal};
 
-/// The seeds of the rows with the smallest world. Larger ones take longer to simulate.
+/// The seeds of each row.
 pub const SEEDS: u64 = 40;
 /// States of a run: 25 seconds, of which 20 are measured.
 const STATES: usize = WARM_UP_STATES + 400;
@@ -17,8 +15,8 @@ const STATES: usize = WARM_UP_STATES + 400;
 const LOSSES: [f64; 4] = [0.0, 0.05, LOSS_OF_GOALS, 0.37];
 /// The rate of losses at which the goals are measured: the first limit of the thesis.
 pub const LOSS_OF_GOALS: f64 = 0.13;
-/// The numbers of objects, each with its share of the seeds; all losses are measured with the first one.
-const OBJECTS: [(usize, u64); 3] = [(104, 1), (504, 4), (1001, 8)];
+/// The numbers of objects; all losses are measured with the first one.
+const OBJECTS: [usize; 3] = [104, 504, 1001];
 
 const HEAD: &str = "\
 # Game state in figures
@@ -36,8 +34,8 @@ Columns with bytes and the payload count messages, without the headers of datagr
 each datagram, with every method: IPv4, UDP, encryption, acknowledgements and the channel. The error is the distance
 between an object of the client and the server's object 50 ms ago: the 99th percentile over 20 seconds. No client
 interpolates or simulates: this is what a client knows, not what it shows. The clients of the thesis's state
-synchronisation do simulate, so that its error here is larger than in its own world. `worst` is the worst
-of all seeds, the other figures are means. 104 objects have 40 seeds, 504 have 10, and 1,001 have 5.
+synchronisation do simulate, so that its error here is larger than in its own world. `worst` is the worst of 40 seeds,
+the other figures are means.
 
 ";
 
@@ -98,9 +96,9 @@ fn path_rate(figures: &SyncFigures) -> f64 {
 #[must_use]
 pub fn rows(seeds: impl Into<Seeds>) -> Vec<SyncRow> {
     let seeds = seeds.into();
-    let rows_of = |(index, (objects, share)): (usize, &(usize, u64))| {
+    let rows_of = |(index, objects): (usize, &usize)| {
         let losses = if index == 0 { &LOSSES[..] } else { &[LOSS_OF_GOALS][..] };
-        rows_of(*objects, losses, seeds.part(*share))
+        rows_of(*objects, losses, seeds)
     };
     OBJECTS.iter().enumerate().flat_map(rows_of).collect()
 }
@@ -138,7 +136,8 @@ pub fn table(rows: &[SyncRow]) -> String {
 #[must_use]
 pub fn document() -> String {
     let rows = rows(SEEDS);
-    [HEAD, &table(&rows), &goals(&rows), &cube_tables::document(), SAMPLE_HEAD, &sample()].concat()
+    let goals = sync_goals::table(&message_goals(&rows));
+    [HEAD, &table(&rows), GOALS_HEAD, &goals, GOALS_END, &cube_tables::document(), SAMPLE_HEAD, &sample()].concat()
 }
 
 /// The seeds that each run of the tests measures again.
@@ -148,11 +147,12 @@ pub const SAMPLE_SEEDS: u64 = 2;
 pub const GUIDE_SEEDS: u64 = 10;
 
 /// The names of the tables, in the order of the document. The last two are in `docs/state.md`.
-pub const EXPERIMENTS: [&str; 10] = [
+pub const EXPERIMENTS: [&str; 11] = [
     "messages",
     "states",
     "own-cube",
     "playout",
+    "playout-paths",
     "playout-many",
     "rewind",
     "formats",
@@ -161,8 +161,7 @@ pub const EXPERIMENTS: [&str; 10] = [
     "velocities",
 ];
 
-/// Runs the table with this name with these seeds. 504 and 1,001 objects have a fourth and an eighth of the
-/// seeds, and an eighth in `playout-many`. `None` if there is no such table.
+/// Runs the table with this name with these seeds, `playout-many` with half of them. `None` if there is no such table.
 #[must_use]
 pub fn experiment(name: &str, seeds: Seeds) -> Option<String> {
     match name {
@@ -170,9 +169,10 @@ pub fn experiment(name: &str, seeds: Seeds) -> Option<String> {
         "states" => Some(StateRuns::new(seeds).table()),
         "own-cube" => Some(cube_tables::prediction_table(seeds)),
         "playout" => Some(PlayoutRuns::new(seeds).table()),
+        "playout-paths" => Some(PlayoutRuns::paths(seeds).table()),
         "playout-many" => Some(PlayoutRuns::many(seeds).table()),
         "rewind" => Some(cube_tables::rewind_table(seeds)),
-        "formats" => Some(cube_tables::formats_table(seeds)),
+        "formats" => Some(FormatRuns::new(seeds).table()),
         "inputs" => Some(InputRuns::new(seeds, 10).table()),
         "smoothing" => Some(cube_tables::smoothing_table(seeds)),
         "velocities" => Some(cube_tables::velocities_table(seeds)),
@@ -183,7 +183,7 @@ pub fn experiment(name: &str, seeds: Seeds) -> Option<String> {
 const SAMPLE_HEAD: &str = "
 ## The first two seeds
 
-The tests measure these rows again: all tables above with two seeds, and one for 504 and 1,001 objects.
+The tests measure these rows again: the tables above with two seeds.
 
 ";
 
@@ -206,10 +206,9 @@ const GOALS: [Goal; 4] = [
 const GOALS_HEAD: &str = "
 ## Goals
 
-In the world in which the goals were set, 70 % of 504 objects and 83 % of 1,001 objects were awake. At 13 % loss:
+In the world in which the goals were set, 70 % of 504 objects and 83 % of 1,001 objects were awake. A figure may be at
+most its goal, and a goal is reached if the mean of all seeds is within it.
 
-| objects | awake | figure | goal | mean | worst | reached by |
-| --- | --- | --- | --- | --- | --- | --- |
 ";
 const GOALS_END: &str = "
 The share of a processor is measured by the benchmark `game_state` in `tests/benches`.
@@ -225,29 +224,18 @@ fn goal_row(rows: &[SyncRow], objects: usize) -> Option<&SyncRow> {
 #[must_use]
 pub fn message_goals(rows: &[SyncRow]) -> Vec<SyncGoal> {
     let goal = |(name, objects, part, limit): (&str, usize, fn(&SyncFigures) -> f64, f64)| {
-        let figure = format!("messages, {name}: {objects} cubes, {:.0} % loss, 20 a second", LOSS_OF_GOALS * 100.0);
-        goal_row(rows, objects).map(|row| SyncGoal::new(&figure, limit, &row.figures, part))
+        let row = goal_row(rows, objects)?;
+        let (awake, loss) = (row.awake * 100.0, LOSS_OF_GOALS * 100.0);
+        let figure = format!("messages, {name}: {objects} cubes, {awake:.0} % awake, {loss:.0} % loss, 20 a second");
+        Some(SyncGoal::new(&figure, limit, &row.figures, part))
     };
     GOALS.into_iter().filter_map(goal).collect()
 }
 
-/// Runs everything that has a goal. 504 and 1,001 objects have a fourth and an eighth of the seeds.
+/// Runs everything that has a goal.
 #[must_use]
 pub fn all_goals(seeds: Seeds) -> Vec<SyncGoal> {
     let (states, playout, inputs) = (StateRuns::new(seeds), PlayoutRuns::all(seeds), InputRuns::new(seeds, 10));
-    [message_goals(&rows(seeds)), states.goals(), playout.goals(), inputs.goals()].concat()
-}
-
-/// Returns the goals that these runs measure, beside what was reached.
-fn goals(rows: &[SyncRow]) -> String {
-    let mut text = String::from(GOALS_HEAD);
-    for (name, objects, part, limit) in GOALS {
-        let Some(row) = goal_row(rows, objects) else { continue };
-        let reached = row.figures.iter().filter(|figures| part(figures) <= limit).count();
-        let (awake, mean, worst, seeds) = (row.awake * 100.0, row.mean(part), row.worst(part), row.figures.len());
-        let _ = write!(text, "| {objects} | {awake:.0} % | {name} | at most {limit:.0} | {mean:.1} | {worst:.1} | ");
-        let _ = writeln!(text, "{reached} of {seeds} seeds |");
-    }
-    text.push_str(GOALS_END);
-    text
+    let formats = FormatRuns::new(seeds);
+    [message_goals(&rows(seeds)), states.goals(), playout.goals(), formats.goals(), inputs.goals()].concat()
 }

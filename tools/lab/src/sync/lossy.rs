@@ -30,6 +30,8 @@ pub struct LossyPath<T> {
     loss: MessageLoss,
     delay: Duration,
     jitter: Duration,
+    /// By how much the delay grows each second.
+    growth: Duration,
     random: Random,
     /// Whether a run of losses is on, and its end.
     run: (bool, Duration),
@@ -41,7 +43,15 @@ impl<T> LossyPath<T> {
     /// Returns an empty path. Messages arrive after the delay and up to `jitter` more.
     #[must_use]
     pub fn new(loss: MessageLoss, delay: Duration, jitter: Duration, random: Random) -> Self {
-        Self { loss, delay, jitter, random, run: (false, Duration::ZERO), messages: VecDeque::new() }
+        let growth = Duration::ZERO;
+        Self { loss, delay, jitter, growth, random, run: (false, Duration::ZERO), messages: VecDeque::new() }
+    }
+
+    /// Returns the path with a delay that grows by this time each second.
+    #[must_use]
+    pub fn with_growth(mut self, growth: Duration) -> Self {
+        self.growth = growth;
+        self
     }
 
     /// Sends a message. Returns whether it will arrive.
@@ -50,7 +60,8 @@ impl<T> LossyPath<T> {
             MessageLoss::Random(share) => self.random.fraction() < share,
             MessageLoss::Runs(share, length) => self.is_in_run(share, length, now),
         };
-        let due = now + self.delay + self.random.duration_between(Duration::ZERO, self.jitter);
+        let delay = self.delay + self.growth.mul_f64(now.as_secs_f64());
+        let due = now + delay + self.random.duration_between(Duration::ZERO, self.jitter);
         if !is_lost {
             let behind = self.messages.iter().rev().take_while(|(other, _)| *other > due).count();
             self.messages.insert(self.messages.len() - behind, (due, message));

@@ -30,8 +30,12 @@ pub struct PlayoutFigures {
     pub starved: f64,
     /// The same in the first five seconds.
     pub starved_at_first: f64,
-    /// How far the client is behind the quickest messages, in milliseconds.
+    /// The same after the first five seconds and before the others.
+    pub starved_early: f64,
+    /// How far the client is behind messages without jitter, in milliseconds.
     pub delay: f64,
+    /// The same after the first five seconds and before the others.
+    pub delay_early: f64,
     /// The 99th percentile of the distance between what is shown and the server's cube at the tick shown, in
     /// centimetres.
     pub error: f64,
@@ -39,30 +43,54 @@ pub struct PlayoutFigures {
     pub payload: f64,
 }
 
+/// Frames of a part of a run.
+#[derive(Default)]
+struct PlayoutFrames {
+    count: usize,
+    starved: usize,
+    delays: f64,
+}
+
+impl PlayoutFrames {
+    fn add(&mut self, delay: f64, is_starved: bool) {
+        self.count += 1;
+        self.starved += usize::from(is_starved);
+        self.delays += delay;
+    }
+
+    fn starved(&self) -> f64 {
+        self.starved as f64 * 100.0 / self.count.max(1) as f64
+    }
+
+    fn delay(&self) -> f64 {
+        self.delays / self.count.max(1) as f64
+    }
+}
+
 #[derive(Default)]
 struct PlayoutMeasure {
-    frames: usize,
-    starved: usize,
-    frames_at_first: usize,
-    starved_at_first: usize,
-    delays: f64,
+    /// By how much the delay of the path grows each second.
+    growth: Duration,
+    first: PlayoutFrames,
+    early: PlayoutFrames,
+    settled: PlayoutFrames,
     errors: Errors,
 }
 
 impl PlayoutMeasure {
-    fn add(&mut self, recording: &CubeRecording, at: f64, is_starved: bool, now: Duration) {
-        self.frames += 1;
-        self.starved += usize::from(is_starved);
-        self.delays += (now.as_secs_f64() - DELAY.as_secs_f64() - at / f64::from(TICKS)) * 1000.0;
+    /// Adds a frame that shows the tick `at`. Returns whether its errors are to be added.
+    fn add(&mut self, recording: &CubeRecording, tick: usize, at: f64, is_starved: bool) -> bool {
         debug_assert!(at < recording.ticks() as f64, "clients are behind");
-    }
-
-    /// Adds a frame of the first seconds; later ones are ignored.
-    fn add_first(&mut self, is_starved: bool) {
-        if self.frames_at_first < START_FRAMES {
-            self.frames_at_first += 1;
-            self.starved_at_first += usize::from(is_starved);
-        }
+        let now = time_of(tick).as_secs_f64();
+        let path = DELAY.as_secs_f64() + self.growth.as_secs_f64() * now;
+        let is_settled = tick >= WARM_UP;
+        let frames = match self.first.count {
+            _ if is_settled => &mut self.settled,
+            START_FRAMES.. => &mut self.early,
+            _ => &mut self.first,
+        };
+        frames.add((now - path - at / f64::from(TICKS)) * 1000.0, is_starved);
+        is_settled
     }
 
     fn add_error(&mut self, recording: &CubeRecording, id: usize, at: f64, shown: [f32; 3]) {
@@ -92,11 +120,12 @@ impl PlayoutMeasure {
     }
 
     fn figures(mut self, bytes: usize, seconds: f64) -> PlayoutFigures {
-        let frames = self.frames.max(1) as f64;
         PlayoutFigures {
-            starved: self.starved as f64 * 100.0 / frames,
-            starved_at_first: self.starved_at_first as f64 * 100.0 / self.frames_at_first.max(1) as f64,
-            delay: self.delays / frames,
+            starved: self.settled.starved(),
+            starved_at_first: self.first.starved(),
+            starved_early: self.early.starved(),
+            delay: self.settled.delay(),
+            delay_early: self.early.delay(),
             error: self.errors.percentile(99) * 100.0,
             payload: bytes as f64 * 8.0 / 1000.0 / seconds,
         }
@@ -123,9 +152,7 @@ pub fn thesis(recording: &CubeRecording, loss: MessageLoss, jitter: Duration, se
         let Some(start) = start else { continue };
         let at = now.as_secs_f64() * f64::from(TICKS) - start - THESIS_DELAY;
         let is_starved = snapshots.last().is_none_or(|newest| f64::from(*newest) < at);
-        measure.add_first(is_starved);
-        if tick >= WARM_UP {
-            measure.add(recording, at, is_starved, now);
+        if measure.add(recording, tick, at, is_starved) {
             measure.add_snapshots(recording, at, &snapshots);
         }
     }
@@ -141,6 +168,8 @@ pub struct PlayoutRun {
     pub loss: MessageLoss,
     /// The jitter of the path.
     pub jitter: Duration,
+    /// By how much the delay of the path grows each second.
+    pub growth: Duration,
     /// The seed of the path.
     pub seed: u64,
     /// Whether the client knows the server's velocities at each state. What they cost is not counted.
@@ -148,10 +177,10 @@ pub struct PlayoutRun {
 }
 
 impl PlayoutRun {
-    /// Returns the run of a client that knows no velocities.
+    /// Returns the run of a client that knows no velocities, over a path with an even delay.
     #[must_use]
     pub const fn new(per_second: u32, loss: MessageLoss, jitter: Duration, seed: u64) -> Self {
-        Self { per_second, loss, jitter, seed, has_velocities: false }
+        Self { per_second, loss, jitter, growth: Duration::ZERO, seed, has_velocities: false }
     }
 }
 
@@ -162,12 +191,12 @@ impl PlayoutRun {
 /// If `slipgate-sync` refuses its own messages, which is a mistake of ours.
 #[must_use]
 pub fn ours(recording: &CubeRecording, run: PlayoutRun) -> PlayoutFigures {
-    let PlayoutRun { per_second, loss, jitter, seed, has_velocities } = run;
+    let PlayoutRun { per_second, loss, jitter, growth, seed, has_velocities } = run;
     let rate = TickRate { per_second: TICKS, between_states: TICKS / per_second };
-    let mut path = LossyPath::new(loss, DELAY, jitter, Random::new(seed, 0x50_4f));
+    let mut path = LossyPath::new(loss, DELAY, jitter, Random::new(seed, 0x50_4f)).with_growth(growth);
     let (mut server, mut client) = (SnapshotServer::new(recording), SnapshotClient::new(recording, rate));
     client.velocities = has_velocities.then_some(recording);
-    let (mut measure, mut bytes) = (PlayoutMeasure::default(), 0);
+    let (mut measure, mut bytes) = (PlayoutMeasure { growth, ..PlayoutMeasure::default() }, 0);
     for tick in 1..recording.ticks() {
         let now = time_of(tick);
         server.take_reports(now);
@@ -179,9 +208,7 @@ pub fn ours(recording: &CubeRecording, run: PlayoutRun) -> PlayoutFigures {
             client.receive(&message, at);
         }
         let Some(at) = client.advance(now) else { continue };
-        measure.add_first(client.clock.is_starved());
-        if tick >= WARM_UP {
-            measure.add(recording, at, client.clock.is_starved(), now);
+        if measure.add(recording, tick, at, client.clock.is_starved()) {
             for id in 0..recording.objects {
                 if let Some(pose) = client.shown(id, at) {
                     measure.add_error(recording, id, at, pose.position);

@@ -16,13 +16,6 @@ pub struct Seeds {
     pub count: u64,
 }
 
-impl Seeds {
-    /// Returns the first part of these seeds, at least one.
-    pub(super) fn part(self, divisor: u64) -> Self {
-        Self { count: (self.count / divisor).max(1), ..self }
-    }
-}
-
 impl From<u64> for Seeds {
     /// Returns this number of seeds from 1 on.
     fn from(count: u64) -> Self {
@@ -45,6 +38,6 @@ mod tests {
     fn each_seed_runs_once_and_results_are_in_order() {
         assert_eq!(for_seeds(9, |seed| seed * 10), (1..=9).map(|seed| seed * 10).collect::<Vec<_>>());
         assert_eq!(for_seeds(0, |seed| seed), []);
-        assert_eq!(for_seeds(Seeds { first: 1001, count: 40 }.part(16), |seed| seed), [1001, 1002]);
+        assert_eq!(for_seeds(Seeds { first: 1001, count: 2 }, |seed| seed), [1001, 1002]);
     }
 }

@@ -7,28 +7,33 @@ use std::fmt::Write as _;
 pub struct SyncGoal {
     /// The measured figure.
     pub figure: String,
-    /// The most that it may be.
-    pub goal: f64,
+    /// The most that it may be. `None` for a figure that is shown for comparison.
+    pub goal: Option<f64>,
     /// The mean of all seeds.
     pub mean: f64,
     /// The worst seed.
     pub worst: f64,
     /// The number of seeds.
     pub seeds: usize,
-    /// The number of seeds whose own figure is within the goal.
+    /// The number of seeds whose own figure is within the goal: all without one.
     pub seeds_within: usize,
     /// Whether the mean of all seeds is within the goal.
     pub reached: bool,
 }
 
 impl SyncGoal {
+    /// Returns a figure that has no goal.
+    pub(super) fn comparison<F>(figure: &str, runs: &[F], part: impl Fn(&F) -> f64) -> Self {
+        Self { goal: None, ..Self::new(figure, f64::INFINITY, runs, part) }
+    }
+
     pub(super) fn new<F>(figure: &str, goal: f64, runs: &[F], part: impl Fn(&F) -> f64) -> Self {
         let figures: Vec<f64> = runs.iter().map(part).collect();
         let seeds = figures.len();
         let mean = figures.iter().sum::<f64>() / seeds.max(1) as f64;
         Self {
             figure: figure.to_owned(),
-            goal,
+            goal: Some(goal),
             mean,
             worst: figures.iter().copied().fold(0.0, f64::max),
             seeds,
@@ -44,9 +49,13 @@ pub fn table(goals: &[SyncGoal]) -> String {
     let mut text =
         String::from("| figure | goal | mean | worst | seeds within | |\n| --- | --- | --- | --- | --- | --- |\n");
     for SyncGoal { figure, goal, mean, worst, seeds, seeds_within, reached } in goals {
-        let mark = if *reached { "reached" } else { "missed" };
-        let _ =
-            writeln!(text, "| {figure} | {goal:.2} | {mean:.2} | {worst:.2} | {seeds_within} of {seeds} | {mark} |");
+        let mark = match goal {
+            None => "no goal",
+            Some(_) if *reached => "reached",
+            Some(_) => "missed",
+        };
+        let goal = goal.map_or_else(|| "-".to_owned(), |goal| format!("{goal:.2}"));
+        let _ = writeln!(text, "| {figure} | {goal} | {mean:.2} | {worst:.2} | {seeds_within} of {seeds} | {mark} |");
     }
     text
 }
@@ -67,11 +76,15 @@ mod tests {
     #[test]
     fn missed_goal_is_in_the_table_as_missed() {
         let goals = [2.0, 3.0].map(|goal| SyncGoal::new("a, cm", goal, &[2.5], |run| *run));
-        let text = table(&goals);
+        let text = table(&[&goals[..], &[SyncGoal::comparison("b, cm", &[9.0], |run| *run)]].concat());
         let rows: Vec<&str> = text.lines().skip(2).collect();
         assert_eq!(
             rows,
-            ["| a, cm | 2.00 | 2.50 | 2.50 | 0 of 1 | missed |", "| a, cm | 3.00 | 2.50 | 2.50 | 1 of 1 | reached |"]
+            [
+                "| a, cm | 2.00 | 2.50 | 2.50 | 0 of 1 | missed |",
+                "| a, cm | 3.00 | 2.50 | 2.50 | 1 of 1 | reached |",
+                "| b, cm | - | 9.00 | 9.00 | 1 of 1 | no goal |"
+            ]
         );
     }
 }

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use slipgate_lab::sync::cube_tables::{InputRuns, PlayoutRuns, StateRuns};
+use slipgate_lab::sync::cube_tables::{FormatRuns, InputRuns, PlayoutRuns, StateRuns};
 use slipgate_lab::sync::cubes::CubeRecording;
 use slipgate_lab::sync::document::{self, LOSS_OF_GOALS};
 use slipgate_lab::sync::lossy::MessageLoss;
@@ -53,6 +53,7 @@ fn document_of_game_state_equals_the_figures() {
         "measured:\n{measured}\nwhole: {}\nif the change is intended: {HOW}",
         kept.display()
     );
+    assert!(!measured.contains("| missed |"), "goals are missed: {}", kept.display());
 }
 
 #[test]
@@ -113,11 +114,13 @@ fn first_seeds_reach_the_goals() {
         messages(1001, 1),
         StateRuns::new(2).goals(),
         PlayoutRuns::new(2).goals(),
+        FormatRuns::new(2).goals(),
         InputRuns::new(2, 2).goals(),
     ]
     .concat();
     println!("{}", sync_goals::table(&goals));
-    assert_eq!(goals.len(), 4 + 13 + 6 * 3 + 3 + 4);
+    // 20 states a second have a goal of the payload.
+    assert_eq!(goals.len(), 4 + 17 + 5 * (6 + 5) + 4 + 4);
     // The 300 frames of a start say little with two seeds: `playout_starves_in_few_frames` has more of them.
     let is_settled = |goal: &&SyncGoal| !goal.figure.contains("first 5 s");
     let missed: Vec<_> = goals.iter().filter(is_settled).filter(|goal| !goal.reached).collect();
