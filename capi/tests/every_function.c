@@ -21,6 +21,7 @@ static uint64_t handle;
 
 /* What the events have said. */
 static int connected, joined, echoed, receipts, maps, delivered, uploads, refused, broken, offers, kept, packets, acked;
+static int server_receipts;
 static slipgate_event ended, left;
 static char sentence[300];
 static uint8_t *map;
@@ -92,6 +93,10 @@ static void on_server_event(const slipgate_event *event) {
                                            NULL) == SLIPGATE_DONE);
         break;
     }
+    case SLIPGATE_RECEIPT:
+        CHECK(event->client == handle && event->number == 43 && event->reason == SLIPGATE_ARRIVED);
+        server_receipts++;
+        break;
     case SLIPGATE_TRANSFER_OFFERED:
         offers++;
         if (event->label == 1) {
@@ -225,8 +230,8 @@ static void outgoing(void) {
     memset(&options, 0, sizeof options);
     options.size = sizeof options;
     options.flags = SLIPGATE_HAS_RECEIPT;
-    options.receipt = 42;
-    echoed = receipts = 0;
+    options.receipt = 43;
+    echoed = receipts = server_receipts = 0;
     for (int i = 0; i < 3; i++) {
         messages[i].client = i == 1 ? handle + 1 : handle;
         messages[i].channel = CHAT;
@@ -234,11 +239,12 @@ static void outgoing(void) {
         messages[i].length = 5;
         messages[i].status = 77;
     }
+    messages[0].options = &options;
     CHECK(slipgate_server_send_messages(server, messages, 3) == SLIPGATE_ERROR_GONE);
     CHECK(messages[0].status == SLIPGATE_DONE && messages[1].status == SLIPGATE_ERROR_GONE);
     CHECK(messages[2].status == SLIPGATE_DONE);
-    UNTIL(echoed == 2);
-    messages[0].options = &options;
+    UNTIL(echoed == 2 && server_receipts == 1);
+    options.receipt = 42;
     messages[1].channel = MAPS;
     CHECK(slipgate_client_send_messages(client, messages, 3) == SLIPGATE_ERROR_WRONG_KIND);
     CHECK(messages[0].status == SLIPGATE_DONE && messages[1].status == SLIPGATE_ERROR_WRONG_KIND);

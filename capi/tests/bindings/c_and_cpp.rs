@@ -1,5 +1,6 @@
 //! C and C++ programs, compiled with all warnings as errors, linked in both ways, and run under valgrind.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -47,6 +48,49 @@ fn every_function_is_called_in_c_and_cpp() {
         if !["slipgate_abi", "slipgate_size_of"].contains(&name.as_str()) {
             assert!(calls(&classes, &name), "slipgate.hpp does not call {name}");
         }
+    }
+}
+
+/// Returns the public methods of the classes of a header in C++, and its functions.
+fn methods(header: &str) -> BTreeSet<&str> {
+    let mut is_public = true;
+    let mut found = BTreeSet::new();
+    for line in header.lines() {
+        match line {
+            "public:" => is_public = true,
+            "private:" => is_public = false,
+            _ if line.starts_with("struct Deleter") => is_public = false,
+            "};" => is_public = true,
+            _ => {}
+        }
+        // Classes have 4 spaces, functions none. A body has more, and the next line of parameters, too.
+        let code = line.strip_prefix("    ").unwrap_or(line);
+        let is_declaration = is_public && code.starts_with(char::is_alphabetic) || code.starts_with("[[nodiscard]]");
+        let Some((before, _)) = code.split_once('(').filter(|_| is_declaration) else { continue };
+        // A type and a name. A constructor, a call, `static_assert` and a statement have no type or no such name.
+        let words: Vec<&str> = before.split(' ').collect();
+        if let [.., kind, name] = words[..]
+            && !["return", "throw", "explicit"].contains(&kind)
+            && !name.is_empty()
+            && !before.contains(['=', '.', '#'])
+        {
+            found.insert(name);
+        }
+    }
+    found
+}
+
+#[test]
+fn every_method_is_called_in_cpp() {
+    let read = |file: &str| fs::read_to_string(folder().join(file)).unwrap();
+    let (header, program) = (read("include/slipgate.hpp"), read("tests/classes.cpp"));
+    let methods = methods(&header);
+    for name in &methods {
+        let is_called = [".", "->", "::"].iter().any(|before| calls(&program, &format!("{before}{name}")));
+        assert!(is_called, "classes.cpp does not call {name}");
+    }
+    for known in ["why_closed", "set_uplink", "next", "connect", "generate_key", "view", "max_payload_bytes"] {
+        assert!(methods.contains(known), "{known} is not found: {methods:?}");
     }
 }
 
@@ -130,18 +174,18 @@ fn benchmark_of_an_echo_gets_its_echoes() {
     }
 }
 
-/// Returns the first example of a guide in a language.
-pub(crate) fn example_of(guide: &str, language: &str) -> String {
+/// Returns the examples of a guide in a language.
+fn examples_of(guide: &str, language: &str) -> Vec<String> {
     let guide = fs::read_to_string(folder().join("../docs").join(guide)).unwrap();
-    let (_, code) = guide.split_once(&format!("```{language}\n")).unwrap();
-    code.split_once("```\n").unwrap().0.to_owned()
+    let start = format!("```{language}\n");
+    guide.split(&start).skip(1).map(|code| code.split_once("```\n").unwrap().0.to_owned()).collect()
 }
 
 #[test]
 fn examples_of_the_guide_compile() {
     if has("cc") {
         let source = out().join("guide.c");
-        let code = example_of("c.md", "c");
+        let [code] = &examples_of("c.md", "c")[..] else { panic!("one example in C") };
         fs::write(&source, format!("{code}\nint main(void) {{ return play(NULL, 0); }}\n")).unwrap();
         // Without a token no connection begins, and the program ends.
         let printed = run(&mut Command::new(compile(&source, Linkage::Shared)));
@@ -149,11 +193,16 @@ fn examples_of_the_guide_compile() {
     }
     if has("c++") {
         let source = out().join("guide.cpp");
-        let code = example_of("c.md", "cpp");
-        let head = "#include <iostream>\n#include <slipgate.hpp>\nint main() try {\nconst slipgate::Token token{};\n";
-        let tail = "} catch (const slipgate::Error& error) { std::cout << error.status(); }\n";
-        fs::write(&source, format!("{head}{code}{tail}")).unwrap();
-        // The empty token is refused.
-        assert_eq!(run(&mut Command::new(compile(&source, Linkage::Shared))), "-3");
+        let examples = examples_of("c.md", "cpp");
+        let [client, batch] = &examples[..] else { panic!("two examples in C++") };
+        let head = "#include <iostream>\n#include <slipgate.hpp>\n";
+        // It has the names of the first example.
+        let batch = format!("void send(slipgate::Client& net, std::uint8_t chat) {{\n{batch}}}\n");
+        let start = "slipgate::Client idle;\nsend(idle, 0);\nconst slipgate::Token token{};\n";
+        let end = "std::cout << error.status(); }\n";
+        let main = format!("int main() try {{\n{start}{client}}} catch (const slipgate::Error& error) {{ {end}");
+        fs::write(&source, format!("{head}{batch}{main}")).unwrap();
+        // A client of payloads refuses the messages, and the empty token is refused.
+        assert_eq!(run(&mut Command::new(compile(&source, Linkage::Shared))), "-12\n-3");
     }
 }

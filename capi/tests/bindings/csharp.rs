@@ -32,6 +32,62 @@ fn ten_thousand_messages_make_no_garbage() {
     assert_eq!(run(&mut mono(program)), "garbage: 0 bytes, 0 collections\nok\n");
 }
 
+/// Returns the class, the name and the kind (whether it is a method) of the public methods and properties of a file.
+fn public_members(file: &str) -> Vec<(&str, &str, bool)> {
+    let mut class = "";
+    let mut found = Vec::new();
+    for line in file.lines().filter_map(|line| line.trim().strip_prefix("public ")) {
+        if let Some((_, rest)) = line.split_once("class ").or_else(|| line.split_once("struct ")) {
+            class = rest.split([' ', ':']).next().unwrap();
+            continue;
+        }
+        // Before the body or the parameters. A field ends with a semicolon, and an enumeration has no methods.
+        let declaration = line.split(['(', '{']).next().unwrap().trim();
+        let name = declaration.split(' ').next_back().unwrap();
+        let is_field = declaration.contains([';', '=']) || line.contains("enum ");
+        // A constructor has the name of its class. A handle is one of the system's, and has its members.
+        if !is_field && name != class && !class.ends_with("Handle") {
+            found.push((class, name, line[declaration.len()..].starts_with('(')));
+        }
+    }
+    found
+}
+
+/// Returns whether a program uses a member of a class, by the names that its objects have in `EveryMethod.cs`.
+fn uses(program: &str, class: &str, name: &str, is_method: bool) -> bool {
+    if class == "SendOptions" {
+        return program.contains(&format!(" {name} = "));
+    }
+    // `public ref Channel this[byte channel]`
+    if name.ends_with(']') {
+        return program.contains("traffic[");
+    }
+    let own = format!("{class}.");
+    let receivers: &[&str] = match class {
+        "Client" => &["client.", "Client."],
+        "Server" => &["server.", "Server."],
+        "MessageBatch" => &["batch."],
+        "NetEvent" => &["found."],
+        "Traffic" => &["traffic."],
+        "Transfer" => &["new Transfer(content)."],
+        _ => &[&own],
+    };
+    let ends = |rest: &str| if is_method { rest.starts_with('(') } else { !rest.starts_with(char::is_alphanumeric) };
+    receivers.iter().any(|receiver| program.split(&format!("{receiver}{name}")).skip(1).any(ends))
+}
+
+#[test]
+fn every_method_and_property_is_used() {
+    let read = |file: &str| std::fs::read_to_string(folder().join("../bindings/csharp").join(file)).unwrap();
+    let (file, program) = (read("Slipgate.cs"), read("Tests~/EveryMethod.cs"));
+    let members = public_members(&file);
+    let missing: Vec<_> =
+        members.iter().filter(|(class, name, method)| !uses(&program, class, name, *method)).collect();
+    assert!(missing.is_empty(), "EveryMethod.cs does not use {missing:?}");
+    let known = |class, name| members.iter().any(|found| (found.0, found.1) == (class, name));
+    assert!(known("Server", "Connected") && known("Server", "Kick") && known("NetEvent", "Bytes"), "{members:?}");
+}
+
 #[test]
 fn example_of_the_guide_compiles() {
     let source = out().join("Guide.cs");
