@@ -36,12 +36,19 @@ pub struct Budget {
 
 impl Budget {
     pub(super) fn of(path: &ConnectionPath, overdraft: u64, packet_bytes: usize, now: Instant) -> Self {
-        Self {
+        let budget = Self {
             bytes: path.budget_with_overdraft(overdraft, now),
             suggestion: path.suggestion(now),
             overhead: path.overhead(),
             packet_bytes: packet_bytes as u64,
-        }
+        };
+        // The path does not know how small the packets of this traffic are.
+        budget.with_payload_up_to(packet_bytes)
+    }
+
+    fn with_payload_up_to(self, bytes: usize) -> Self {
+        let payload_bytes = self.suggestion.payload_bytes.min(u32::try_from(bytes).unwrap_or(u32::MAX));
+        Self { suggestion: Suggestion { payload_bytes, ..self.suggestion }, ..self }
     }
 
     /// Returns the size in bytes of the largest message that leaves whole in this tick, if nothing else is sent; 0 if
@@ -68,7 +75,6 @@ impl Budget {
     pub(crate) fn within(self, bytes: u64) -> Self {
         // The share is counted on the path, the budget in payload.
         let bytes = usize::try_from(bytes.saturating_sub(self.overhead)).unwrap_or(usize::MAX).min(self.bytes);
-        let payload_bytes = self.suggestion.payload_bytes.min(u32::try_from(bytes).unwrap_or(u32::MAX));
-        Self { bytes, suggestion: Suggestion { payload_bytes, ..self.suggestion }, ..self }
+        Self { bytes, ..self }.with_payload_up_to(bytes)
     }
 }

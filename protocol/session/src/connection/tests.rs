@@ -223,6 +223,10 @@ fn both_ends_use_the_smaller_payload_limit() {
     }
     pair.run(1000);
     assert_eq!(pair.received, [vec![vec![2; 5000]], vec![vec![1; 5000]]]);
+    for end in &pair.ends {
+        let suggested = end.budget(pair.now).suggestion.payload_bytes;
+        assert!((1..=508).contains(&suggested), "{suggested}");
+    }
 }
 
 #[test]
