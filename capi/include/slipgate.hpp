@@ -123,7 +123,7 @@ private:
 // A message for `send_messages`; a client leaves `client` 0. The bytes and options must live until the call.
 inline slipgate_outgoing_message outgoing(std::uint64_t client, std::uint8_t channel, Bytes message,
                                           const SendOptions* options = nullptr) {
-    return {client, data(message), message.size(), options ? options->get() : nullptr, channel, 0};
+    return {client, data(message), message.size(), options ? options->get() : nullptr, channel, SLIPGATE_NONE};
 }
 
 struct Deleter {

@@ -185,9 +185,12 @@ fn examples_of(guide: &str, language: &str) -> Vec<String> {
 fn examples_of_the_guide_compile() {
     if has("cc") {
         let source = out().join("guide.c");
-        let [code] = &examples_of("c.md", "c")[..] else { panic!("one example in C") };
-        fs::write(&source, format!("{code}\nint main(void) {{ return play(NULL, 0); }}\n")).unwrap();
-        // Without a token no connection begins, and the program ends.
+        let [client, server] = &examples_of("c.md", "c")[..] else { panic!("two examples in C") };
+        let main = "int main(void) { const int runs = 0; const uint8_t key[32] = {1};\n\
+                    return serve(key, &runs) || play(NULL, 0); }\n";
+        let server = server.replace("127.0.0.1:40000", "127.0.0.1:0");
+        fs::write(&source, format!("{client}\n{server}\n{main}")).unwrap();
+        // The server ends at once. Without a token no connection begins, and the program ends.
         let printed = run(&mut Command::new(compile(&source, Linkage::Shared)));
         assert_eq!(printed, "the connect token is invalid\n");
     }

@@ -63,7 +63,7 @@ fn write_import_library(lib: &Path) -> Result<(), Box<dyn Error>> {
 
 fn write(file: &Path, text: &str) -> Result<(), Box<dyn Error>> {
     if let Some(folder) = file.parent() {
-        fs::create_dir_all(folder)?;
+        fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     }
     fs::write(file, text).map_err(|error| format!("{}: {error}", file.display()).into())
 }

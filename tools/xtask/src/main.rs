@@ -141,9 +141,9 @@ fn call(command: &mut Command) -> Result<(), Box<dyn Error>> {
 /// Copies a file, and creates the folders above it.
 fn copy(from: &Path, to: &Path) -> Result<(), Box<dyn Error>> {
     if let Some(folder) = to.parent() {
-        fs::create_dir_all(folder)?;
+        fs::create_dir_all(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     }
-    fs::copy(from, to).map_err(|error| format!("{}: {error}", from.display()))?;
+    fs::copy(from, to).map_err(|error| format!("{}, {}: {error}", from.display(), to.display()))?;
     println!("{}", to.display());
     Ok(())
 }
