@@ -97,15 +97,15 @@ pub(crate) fn take<T>(object: *mut T) -> Option<Box<T>> {
     (!object.is_null()).then(|| unsafe { Box::from_raw(object) })
 }
 
-/// Returns a structure of a caller; `None` for null, and where no such structure can lie.
+/// Returns a structure of a caller; `None` for null, and an error where no such structure can lie.
 ///
 /// The caller of the C function guarantees that the pointer is null or of a structure that does not change meanwhile.
-pub(crate) fn optional<'a, T: Copy>(structure: *const T) -> Option<&'a T> {
+pub(crate) fn optional<'a, T: Copy>(structure: *const T) -> Result<Option<&'a T>, i32> {
     if !structure.is_aligned() {
-        return None;
+        return Err(SLIPGATE_ERROR_ARGUMENT);
     }
     // SAFETY: the caller guarantees the structure. Its fields are integers and pointers, without invalid values.
-    unsafe { structure.as_ref() }
+    Ok(unsafe { structure.as_ref() })
 }
 
 /// Returns an object as a C program passes it, for the tests.

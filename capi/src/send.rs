@@ -73,11 +73,8 @@ pub(crate) fn send_each(
     let mut first = Ok(SLIPGATE_DONE);
     for message in pointer::array_mut(messages, count)? {
         let sent = u8::try_from(message.channel).map_err(|_| SLIPGATE_ERROR_NO_CHANNEL).and_then(|channel| {
-            let (bytes, options) = (pointer::bytes(message.bytes, message.length)?, pointer::optional(message.options));
-            if options.is_none() && !message.options.is_null() {
-                return Err(SLIPGATE_ERROR_ARGUMENT);
-            }
-            send(message.client, ChannelId(channel), bytes, options)
+            let bytes = pointer::bytes(message.bytes, message.length)?;
+            send(message.client, ChannelId(channel), bytes, pointer::optional(message.options)?)
         });
         message.status = sent.err().unwrap_or(SLIPGATE_DONE);
         first = first.and(sent.map(|()| SLIPGATE_DONE));

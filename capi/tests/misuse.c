@@ -141,6 +141,10 @@ static void invalid_settings(void) {
     REFUSED(slipgate_server_new(&config, &server, error, sizeof error));
     CHECK(strcmp(error, "unknown flags") == 0);
     config.flags = 0;
+    config.traffic = (const slipgate_traffic *)((const char *)&traffic + 1);
+    REFUSED(slipgate_server_new(&config, &server, error, sizeof error));
+    CHECK(strcmp(error, "traffic is not aligned") == 0);
+    config.traffic = NULL;
     config.reserved = 77;
     REFUSED(slipgate_server_new(&config, &server, error, sizeof error));
     config.reserved = 0;

@@ -119,7 +119,8 @@ fn start(config: &CServerConfig) -> Result<CServer, SettingError> {
     }
     let keys = read_keys(config.keys, config.keys_length)
         .map_err(SettingError::argument("keys must be 1 to 3 private keys of 32 bytes"))?;
-    let traffic = read_traffic(pointer::optional(config.traffic))?;
+    let traffic = pointer::optional(config.traffic).map_err(SettingError::argument("traffic is not aligned"))?;
+    let traffic = read_traffic(traffic)?;
     let bind = read_addresses(config.bind, "bind")?;
     if bind.is_empty() {
         return Err(SettingError::argument("bind: an address is missing")(SLIPGATE_ERROR_ARGUMENT));
