@@ -185,13 +185,18 @@ fn check_other(command: &[String], packages: &BTreeSet<String>) {
             assert!(interface.contains(&format!("\n  {path}:\n")), "{path} is not a path of the issuer");
         }
         // The tests of `capi` run these compilers and the program that they make.
-        "cc" => assert!(command.iter().any(|word| word == "slipgate)"), "{command:?}"),
+        "cc" | "c++" => assert!(command.iter().any(|word| word == "slipgate)"), "{command:?}"),
         "mcs" => {
             // The tests of `capi` compile with these flags, without which Mono refuses `ref struct`.
             assert_eq!(command[1..3], ["-unsafe", "-langversion:latest"], "{command:?}");
             assert!(root().join("bindings/csharp").join(&command[4]).exists(), "{command:?}");
         }
         "LD_LIBRARY_PATH=…" => assert_eq!(command[1], "mono"),
+        // The pages set the paths of an installed C library with it: nothing else has to be exported.
+        "export" => {
+            let paths = ["PKG_CONFIG_PATH=$HOME/slipgate/lib/pkgconfig", "LD_LIBRARY_PATH=$HOME/slipgate/lib"];
+            assert_eq!(command[1..], paths);
+        }
         "cd" => assert!(root().join(&command[1]).is_dir(), "{command:?}"),
         "sysctl" => assert!(command[2].starts_with("net.core."), "{command:?}"),
         // Puts the id of a named key in front of its secret.
