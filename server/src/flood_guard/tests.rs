@@ -135,6 +135,32 @@ fn flood_with_short_pauses_ends_within_seconds() {
     }
 }
 
+#[test]
+fn flood_ends_at_a_server_with_slow_turns() {
+    for millis in [16, 50, 100, 200, 250, 299, 500, 1000] {
+        let mut guard = FloodGuard::default();
+        let mut ends_at = |turn: u64| {
+            let now = at(millis * turn);
+            guard.end_blocks(now);
+            let mut has_ended = false;
+            // What the budget allows in this time, and as many more as are decrypted.
+            for packet in 0..16 * millis + 1024 {
+                match guard.screen(from(1), &[0; 60], 1, now) {
+                    Screening::Passes => {}
+                    Screening::Dropped | Screening::Blocks => continue,
+                }
+                let is_excess = packet >= 16 * millis;
+                let outcome = if is_excess { DatagramResult::Excess(Excess::Client) } else { DatagramResult::Accepted };
+                has_ended |= guard.on_handled(from(1), &[0; 60], outcome, || None, now) == FloodAction::End;
+            }
+            guard.on_tick(now);
+            has_ended
+        };
+        let end = (1..1000).find(|turn| ends_at(*turn)).map(|turn| millis * turn);
+        assert!(end.is_some_and(|end| (2000..=10_000).contains(&end)), "turns of {millis} ms: {end:?} ms");
+    }
+}
+
 /// Floods in bursts with pauses until the session ends or `bursts` are over. Before each burst `accepted` packets
 /// are within the budget. Returns the end, and the longest block in milliseconds.
 fn bursts(accepted: &mut dyn FnMut(u32) -> u32, pause: u64, bursts: u32) -> (Option<u64>, u64) {

@@ -47,6 +47,9 @@ const WINDOW: Duration = Duration::from_millis(100);
 /// How many more windows with excess than without end the session: 2 s of a steady flood. Every congestion control
 /// halves its rate several times within 2 s in which it loses more than half of its packets.
 const MAX_EXCESSIVE_WINDOWS: u32 = 20;
+/// The windows whose packets a slow turn may find at once: all are as excessive as the packets of the turn. A stall of
+/// the server is at most half of what ends a session, as the sender learns of its loss only afterwards.
+const MAX_WINDOWS_AT_ONCE: u32 = 9;
 /// Refusals of a window that never count as excess: a burst after a stall.
 const TOLERATED_REFUSALS: u32 = 64;
 
@@ -182,10 +185,12 @@ pub enum Delivery {
     MayWait,
 }
 
-/// The packets of a [`WINDOW`].
+/// The packets of a [`WINDOW`], or of several whose packets were read at once.
 #[derive(Clone, Copy, Default)]
 struct RefusalWindow {
     since: Instant,
+    /// The windows in which the packets arrived; at least 1.
+    count: u32,
     granted: u32,
     refused: u32,
 }
@@ -226,7 +231,7 @@ impl WorkBudget {
     /// reads rarely finds packets that arrived at different times.
     #[inline]
     pub(super) fn request(&mut self, unread: Duration, now: Instant) -> WorkPermit {
-        self.roll_window(now);
+        self.roll_window(unread, now);
         if self.intake == Intake::Refused || self.undelivered == Undelivered::NotTaken {
             self.not_taken = self.not_taken.saturating_add(1);
             return WorkPermit::NotTaken;
@@ -354,19 +359,27 @@ impl WorkBudget {
         }
     }
 
-    fn roll_window(&mut self, now: Instant) {
+    /// Begins a new window if this one is over, with a packet that may have waited up to `unread`.
+    fn roll_window(&mut self, unread: Duration, now: Instant) {
         if !now.reached(self.window.since, WINDOW) {
             return;
         }
-        let elapsed = now.since(self.window.since).as_nanos() / WINDOW.as_nanos();
-        let elapsed = u32::try_from(elapsed).unwrap_or(u32::MAX);
-        let excessive = u32::from(self.window.is_excessive());
+        let elapsed = windows_in(now.since(self.window.since));
+        // The windows since the last one in which this packet, and those read with it, may have arrived.
+        let count = windows_in(unread).min(elapsed).clamp(1, MAX_WINDOWS_AT_ONCE);
+        let (excessive, calm) =
+            if self.window.is_excessive() { (self.window.count, 0) } else { (0, self.window.count) };
+        let pause = elapsed - count;
         // Calm windows and pauses count back and do not reset: otherwise a flood would only have to pause at times.
-        self.excessive_windows = (self.excessive_windows + excessive).saturating_sub(elapsed - excessive);
-        let follows = elapsed == 1;
-        self.previous = if follows { self.window } else { RefusalWindow::default() };
-        self.window = RefusalWindow { since: now, ..RefusalWindow::default() };
+        self.excessive_windows = (self.excessive_windows + excessive).saturating_sub(calm.saturating_add(pause));
+        self.previous = if pause == 0 { self.window } else { RefusalWindow::default() };
+        self.window = RefusalWindow { since: now, count, ..RefusalWindow::default() };
     }
+}
+
+/// Returns the whole windows of this time.
+fn windows_in(time: Duration) -> u32 {
+    u32::try_from(time.as_nanos() / WINDOW.as_nanos()).unwrap_or(u32::MAX)
 }
 
 /// Returns whole nanoseconds, at most the largest number of 64 bits.
@@ -393,9 +406,14 @@ mod tests {
 
     /// Sends packets of this much work at one time. Returns how many were granted.
     fn send(budget: &mut WorkBudget, packets: u32, work: u64, now: Instant) -> u32 {
+        send_unread(budget, packets, work, Duration::ZERO, now)
+    }
+
+    /// Reads packets at one time that may have waited for a time.
+    fn send_unread(budget: &mut WorkBudget, packets: u32, work: u64, unread: Duration, now: Instant) -> u32 {
         let mut granted = 0;
         for _ in 0..packets {
-            if budget.request(Duration::ZERO, now) == WorkPermit::Granted {
+            if budget.request(unread, now) == WorkPermit::Granted {
                 granted += 1;
                 budget.charge(work);
             }
@@ -536,6 +554,34 @@ mod tests {
         };
         let end = (1..200).find(|turn| ends_at(*turn)).map(|turn| 16 * turn);
         assert!(end.is_some_and(|end| (2000..2400).contains(&end)), "{end:?} ms");
+    }
+
+    #[test]
+    fn flood_ends_at_a_server_with_slow_turns() {
+        for millis in [50, 150, 199, 200, 250, 299, 300, 500, 900, 1000, 1500] {
+            let mut budget = WorkBudget::new(WorkLimits::default());
+            let turn_time = Duration::from_millis(millis);
+            let mut ends_at = |turn: u64| {
+                send_unread(&mut budget, 10 * millis as u32, 500_000, turn_time, at(millis * turn));
+                budget.is_flood()
+            };
+            let end = (1..200).find(|turn| ends_at(*turn)).map(|turn| millis * turn);
+            assert!(end.is_some_and(|end| (1500..=12_000).contains(&end)), "turns of {millis} ms: {end:?} ms");
+        }
+    }
+
+    #[test]
+    fn stalls_of_the_server_alone_are_no_flood() {
+        // Every ten seconds it finds the packets of two seconds, and the sender halves its rate in each turn after it.
+        let mut budget = WorkBudget::new(WorkLimits::default());
+        for stall in 1..=360_u64 {
+            for turn in 0..8 {
+                let unread = Duration::from_millis(if turn == 0 { 2000 } else { 100 });
+                let now = at(10_000 * stall + 100 * turn);
+                send_unread(&mut budget, 2000 >> turn, 500_000, unread, now);
+                assert!(!budget.is_flood(), "turn {turn} after stall {stall}");
+            }
+        }
     }
 
     /// Sends floods of some windows with pauses, and some packets within the budget in each window of a pause. Returns
