@@ -136,6 +136,7 @@ pub mod sharded;
 
 mod filter_changes;
 mod flood_guard;
+mod frequent_clients;
 mod inbox;
 mod journal;
 mod junk_counts;

@@ -40,6 +40,7 @@ use slipgate_udp::{
 use crate::ReadLimits;
 use crate::filter_changes::FilterChanges;
 use crate::flood_guard::{DatagramResult, Excess, FloodAction, FloodGuard, ONE_IN, Screening};
+use crate::frequent_clients::FrequentClients;
 use crate::kernel_filter::KernelFilter;
 use crate::loopback_error::LoopbackError;
 use crate::memory_return::MemoryReturn;
@@ -82,6 +83,7 @@ pub struct Server {
     turn_watch: TurnWatch,
     /// The time of the last read or send in this turn.
     now: Now,
+    frequent_clients: FrequentClients,
     read_budget: ReadBudget,
     /// The sockets were empty after the last read, and the server has not waited since.
     is_drained: bool,
@@ -458,9 +460,19 @@ impl Server {
         };
         if outcome != DatagramResult::Accepted {
             self.sockets.count_dropped(1);
+        } else if self.is_frequent(from) {
+            self.sockets.exclude_from_rate(1);
         }
         self.on_handled(from, datagram, outcome);
         handled.ok().flatten()
+    }
+
+    /// Counts a datagram that was accepted. Returns whether its client sends so often that it would delay the wakeups
+    /// for all.
+    #[inline]
+    fn is_frequent(&mut self, from: Address) -> bool {
+        let Some(client) = self.core.netcode.find_at(from) else { return false };
+        self.frequent_clients.add(client.slot(), self.now.monotonic)
     }
 
     #[inline]

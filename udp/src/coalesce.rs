@@ -134,17 +134,19 @@ struct RateWindow {
     read: usize,
     /// Those that were dropped. Their number must not delay what clients send.
     dropped: usize,
+    /// Those of clients that send very often.
+    excluded: usize,
 }
 
 impl RateWindow {
     const fn new(began_at: Instant) -> Self {
-        Self { began_at, read: 0, dropped: 0 }
+        Self { began_at, read: 0, dropped: 0, excluded: 0 }
     }
 
-    /// Returns the datagrams per millisecond, without those that were dropped.
+    /// Returns the datagrams per millisecond, without those that were dropped or excluded.
     fn rate(&self, now: Instant) -> f64 {
         let elapsed = now.saturating_duration_since(self.began_at).max(MIN_DELAY);
-        self.read.saturating_sub(self.dropped) as f64 / elapsed.as_secs_f64() / 1000.0
+        self.read.saturating_sub(self.dropped + self.excluded) as f64 / elapsed.as_secs_f64() / 1000.0
     }
 
     /// Returns whether as many datagrams were dropped as would delay waits if clients had sent them.
@@ -180,6 +182,12 @@ impl WakeupCoalescer {
     pub(super) fn on_dropped(&mut self, datagrams: usize) {
         let windows = self.window.iter_mut().chain(self.row.as_mut().map(|row| &mut row.window));
         windows.for_each(|window| window.dropped = window.dropped.saturating_add(datagrams));
+    }
+
+    /// Counts datagrams that were read and do not delay waits.
+    pub(super) fn on_excluded(&mut self, datagrams: usize) {
+        let windows = self.window.iter_mut().chain(self.row.as_mut().map(|row| &mut row.window));
+        windows.for_each(|window| window.excluded = window.excluded.saturating_add(datagrams));
     }
 
     /// Records the end of a wait.
@@ -510,6 +518,18 @@ mod tests {
             simulation.coalescer.on_dropped(1000);
             simulation.run(SECOND / 100);
             assert!(simulation.coalescer.begin(simulation.start + simulation.now) >= MIN_DELAY);
+        }
+    }
+
+    #[test]
+    fn excluded_datagrams_do_not_delay() {
+        let mut simulation = Simulation::new();
+        simulation.add_clients(60, TICK, Some(TICK));
+        for _ in 0..100 {
+            simulation.coalescer.on_read(1000);
+            simulation.coalescer.on_excluded(1000);
+            let outcome = simulation.run(SECOND / 100);
+            assert!(outcome.delays.iter().all(|delay| *delay < Duration::from_micros(40)), "{:?}", outcome.delays);
         }
     }
 

@@ -221,6 +221,12 @@ impl Sockets {
         self.coalescer.on_dropped(datagrams);
     }
 
+    /// Excludes datagrams that were read from the rate that delays waits, see [`WakePolicy::Adaptive`]: those of a
+    /// client that sends far more often than others. The number of clients should cause delays, and not one of them.
+    pub fn exclude_from_rate(&mut self, datagrams: usize) {
+        self.coalescer.on_excluded(datagrams);
+    }
+
     /// Returns how many datagrams one system call carries. It starts at the maximum of this kind of system and is
     /// reduced if the system or its network card supports less.
     #[must_use]

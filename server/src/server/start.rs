@@ -20,6 +20,7 @@ use slipgate_udp::{SendBatch, Sockets};
 use super::Server;
 use crate::filter_changes::FilterChanges;
 use crate::flood_guard::FloodGuard;
+use crate::frequent_clients::FrequentClients;
 use crate::history_file::HistoryFile;
 use crate::journal::FileJournal;
 use crate::kernel_filter::KernelFilter;
@@ -120,6 +121,7 @@ impl Server {
             turn: TurnTime::begin(now),
             turn_watch: TurnWatch::default(),
             now,
+            frequent_clients: FrequentClients::default(),
             read_budget: ReadBudget::default(),
             is_drained: false,
             lag: ReceiveLag::new(now.monotonic),
