@@ -26,7 +26,7 @@
 //! 16 blocks with few such packets in between, less the other blocks, its session ends.
 //!
 //! Datagrams that the server drops for another reason, such as forged or repeated ones, may come from any program that
-//! forges the address. They end no session. When one address has more than 64,000 a second of them, the kernel passes
+//! forges the address. They end no session. When one address has more than 64,000 short ones a second, the kernel passes
 //! the packets that the client there sends next, by their sequence numbers, and one of 64 of the others, until they are
 //! fewer. The server handles these, so a client that did not send the junk keeps its session and its packets: see
 //! `sample`.
@@ -340,7 +340,7 @@ impl FloodGuard {
         now: Instant,
     ) -> FloodAction {
         let intervals = self.read_gap.intervals(now);
-        let is_too_much = self.junk.add(from, now);
+        let is_too_much = self.junk.add(from, bytes, now);
         if let Some(sender) = self.find(from)
             && let Treatment::Sampled { sample, .. } = &mut sender.treatment
         {

@@ -1,7 +1,7 @@
 //! Finds the addresses from which most of the junk comes, in a table of fixed size.
 //!
 //! It is the algorithm of Misra and Gries. An address in the table is counted. Another one takes a free entry, or
-//! lowers all counts by one if no entry is free. An address with more than a ninth of the junk stays in the table,
+//! lowers all counts by its cost if no entry is free. An address with more than a ninth of the junk stays in the table,
 //! however many other addresses there are.
 
 use std::time::Duration;
@@ -13,14 +13,21 @@ use slipgate_netcode::time::Instant;
 const ADDRESSES: usize = 8;
 /// The interval in which datagrams are counted: a tick at 60 Hz.
 const WINDOW: Duration = Duration::from_millis(16);
-/// The datagrams of one address in [`WINDOW`] that are too many: 64,000 a second, which take a tenth of a core.
-pub(crate) const MAX_JUNK: u32 = 1024;
+/// The cost of the datagrams of one address in [`WINDOW`] that is too much: that of 64,000 of 60 bytes a second or
+/// 21,000 of 1,200 bytes, which take a tenth of a core.
+const MAX_JUNK_COST: u32 = 1024 * junk_cost(60);
+
+/// Returns the cost of a datagram that is dropped, in the bytes whose decryption takes as long. Reading it takes as
+/// long as that of 512 bytes.
+pub(crate) const fn junk_cost(bytes: usize) -> u32 {
+    512 + bytes as u32
+}
 
 /// The junk of an address.
 #[derive(Clone, Copy)]
 struct JunkCount {
     from: Address,
-    datagrams: u32,
+    cost: u32,
 }
 
 /// The addresses with the most junk in a window.
@@ -32,29 +39,31 @@ pub(crate) struct JunkCounts {
 }
 
 impl JunkCounts {
-    /// Counts a datagram. Returns whether its address has reached [`MAX_JUNK`]; its count starts again then.
-    pub(crate) fn add(&mut self, from: Address, now: Instant) -> bool {
+    /// Counts a datagram of this length. Returns whether its address has reached [`MAX_JUNK_COST`]; its count starts
+    /// again then.
+    pub(crate) fn add(&mut self, from: Address, bytes: usize, now: Instant) -> bool {
+        let cost = junk_cost(bytes);
         if now.reached(self.since, WINDOW) {
             self.since = now;
             self.counts.clear();
         }
         if let Some(count) = self.counts.iter_mut().find(|count| count.from == from) {
-            count.datagrams += 1;
-            let has_reached = count.datagrams >= MAX_JUNK;
+            count.cost += cost;
+            let has_reached = count.cost >= MAX_JUNK_COST;
             if has_reached {
-                count.datagrams = 0;
+                count.cost = 0;
             }
             return has_reached;
         }
-        let new = JunkCount { from, datagrams: 1 };
+        let new = JunkCount { from, cost };
         if self.counts.len() < ADDRESSES {
             // Allocated with the first datagram.
             self.counts.reserve_exact(ADDRESSES - self.counts.len());
             self.counts.push(new);
-        } else if let Some(free) = self.counts.iter_mut().find(|count| count.datagrams == 0) {
+        } else if let Some(free) = self.counts.iter_mut().find(|count| count.cost == 0) {
             *free = new;
         } else {
-            self.counts.iter_mut().for_each(|count| count.datagrams -= 1);
+            self.counts.iter_mut().for_each(|count| count.cost = count.cost.saturating_sub(cost));
         }
         false
     }
@@ -65,6 +74,9 @@ mod tests {
     use std::net::SocketAddr;
 
     use super::*;
+
+    /// The datagrams of 60 bytes that are too many.
+    const MAX_JUNK: u32 = 1024;
 
     fn from(number: u32) -> Address {
         Address::from(SocketAddr::from((number.to_be_bytes(), 9)))
@@ -81,9 +93,9 @@ mod tests {
         for number in 0..16 * MAX_JUNK {
             // Every fourth datagram is from one address, and all others are from different ones.
             if number % 4 == 0 {
-                found += u32::from(counts.add(from(1), at(1000)));
+                found += u32::from(counts.add(from(1), 60, at(1000)));
             } else {
-                assert!(!counts.add(from(1000 + number), at(1000)));
+                assert!(!counts.add(from(1000 + number), 60, at(1000)));
             }
         }
         // It has sent 4,096, and loses one for eight of the others.
@@ -94,8 +106,15 @@ mod tests {
     #[test]
     fn eight_addresses_at_once_are_found() {
         let mut counts = JunkCounts::default();
-        let found = (0..8 * MAX_JUNK).filter(|number| counts.add(from(number % 8), at(1000)));
+        let found = (0..8 * MAX_JUNK).filter(|number| counts.add(from(number % 8), 60, at(1000)));
         assert_eq!(found.count(), 8);
+    }
+
+    #[test]
+    fn a_third_as_many_long_datagrams_are_too_many() {
+        let mut counts = JunkCounts::default();
+        let found = (1..=MAX_JUNK).find(|_| counts.add(from(1), 1200, at(1000)));
+        assert_eq!(found, Some(343), "1,712 against 572");
     }
 
     #[test]
@@ -103,7 +122,7 @@ mod tests {
         let mut counts = JunkCounts::default();
         for window in 0..100 {
             for _ in 1..MAX_JUNK {
-                assert!(!counts.add(from(1), at(1000 + 16 * window)));
+                assert!(!counts.add(from(1), 60, at(1000 + 16 * window)));
             }
         }
     }

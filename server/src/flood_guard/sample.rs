@@ -7,14 +7,16 @@
 //!                                       free                      └── moves on with the client's packets
 //! ```
 //!
-//! The sequence number of a packet is in the clear. An attacker that does not see the client's packets guesses it, and
-//! one of 64 numbers lies in the sample. The client's own packets pass. It cannot get lost: the random sample and the
-//! client's next authentic packet move the window.
+//! These are pieces of 60 bytes; longer ones count more. The sequence number of a packet is in the clear. An attacker
+//! that does not see the client's packets guesses it, and one of 64 numbers lies in the sample. The client's own packets
+//! pass. It cannot get lost: the random sample and the client's next authentic packet move the window.
 
 use std::time::Duration;
 
 use slipgate_netcode::time::Instant;
 use slipgate_udp::{NEXT_SEQUENCES, Passing};
+
+use crate::junk_counts::junk_cost;
 
 /// The datagrams outside the window of which the kernel lets one pass, and those of a probed sender.
 pub(crate) const ONE_IN: u32 = 64;
@@ -24,12 +26,10 @@ const MAX_SAMPLED: u32 = 24_000;
 const MAX_LEAD: u16 = NEXT_SEQUENCES / 4;
 /// The interval in which junk within the window is counted.
 const INTERVAL: Duration = Duration::from_millis(4);
-/// Reading a datagram takes as long as the decryption of this number of bytes.
-pub(super) const DATAGRAM_COST: u32 = 512;
 /// The maximum cost of junk within the window in [`INTERVAL`]: 400,000 datagrams of 60 bytes a second, or 130,000 of
 /// 1,200 bytes. These take less than half of a core. A flood at the speed of a core would fill the receive buffer for
 /// all clients.
-pub(super) const MAX_JUNK_COST: u32 = 1600 * (DATAGRAM_COST + 60);
+pub(super) const MAX_JUNK_COST: u32 = 1600 * junk_cost(60);
 
 /// The datagrams of an address that pass.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -101,7 +101,7 @@ impl JunkSample {
         if now.reached(self.since, INTERVAL) {
             (self.since, self.junk_cost, self.max_junk_cost) = (now, 0, MAX_JUNK_COST * intervals);
         }
-        self.junk_cost = self.junk_cost.saturating_add(DATAGRAM_COST + bytes as u32);
+        self.junk_cost = self.junk_cost.saturating_add(junk_cost(bytes));
         if self.first.is_none() || self.junk_cost < self.max_junk_cost {
             return false;
         }

@@ -1,7 +1,9 @@
 use std::net::SocketAddr;
 
 use super::*;
-use crate::junk_counts::MAX_JUNK;
+
+/// The datagrams of 60 bytes in 16 ms after which an address is sampled.
+const MAX_JUNK: u32 = 1024;
 
 fn at(millis: u64) -> Instant {
     Instant::from_start(Duration::from_millis(millis))
