@@ -26,10 +26,10 @@
 //! 16 blocks with few such packets in between, less the other blocks, its session ends.
 //!
 //! Datagrams that the server drops for another reason, such as forged or repeated ones, may come from any program that
-//! forges the address. They end no session. When one address has more than 64,000 short ones a second, the kernel passes
-//! the packets that the client there sends next, by their sequence numbers, and one of 64 of the others, until they are
-//! fewer. The server handles these, so a client that did not send the junk keeps its session and its packets: see
-//! `sample`.
+//! forges the address. They end no session. When an address has more than 64,000 of 60 bytes a second, the kernel
+//! passes the packets that the client there sends next, by their sequence numbers, and one of 64 of the others, until
+//! they are fewer. The server handles these, so a client that did not send the junk keeps its session and its packets:
+//! see `sample`.
 
 mod sample;
 

@@ -1,7 +1,7 @@
-//! Finds the clients that send far more often than games do, so that one of them does not delay the wakeups of all.
+//! Finds the clients that send far more often than games do: a single one must not delay the wakeups for all.
 //!
-//! A server whose clients send much sleeps before it reads ([`WakePolicy::Adaptive`](slipgate_udp::WakePolicy)). That
-//! must follow from the number of its clients. A single client may send 15,000 datagrams a second within its budgets.
+//! Many datagrams make a server sleep before it reads them ([`WakePolicy::Adaptive`](slipgate_udp::WakePolicy)). Many
+//! clients must have sent them: a single one may send 15,000 a second within its budgets.
 
 use std::time::Duration;
 

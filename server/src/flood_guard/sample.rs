@@ -8,8 +8,8 @@
 //! ```
 //!
 //! These are pieces of 60 bytes; longer ones count more. The sequence number of a packet is in the clear. An attacker
-//! that does not see the client's packets guesses it, and one of 64 numbers lies in the sample. The client's own packets
-//! pass. It cannot get lost: the random sample and the client's next authentic packet move the window.
+//! that does not see the client's packets guesses it, and one of 64 numbers lies in the sample. The client's own
+//! packets pass. It cannot get lost: the random sample and the client's next authentic packet move the window.
 
 use std::time::Duration;
 
