@@ -17,8 +17,8 @@ const WINDOW: Duration = Duration::from_millis(16);
 /// 21,000 of 1,200 bytes, which take a tenth of a core.
 const MAX_JUNK_COST: u32 = 1024 * junk_cost(60);
 
-/// Returns the cost of a datagram that is dropped, in the bytes whose decryption takes as long. Reading it takes as
-/// long as that of 512 bytes.
+/// Returns the cost of a datagram that is dropped: decrypting this number of bytes takes as long. Reading a datagram
+/// takes as long as decrypting 512 bytes.
 pub(crate) const fn junk_cost(bytes: usize) -> u32 {
     512 + bytes as u32
 }
