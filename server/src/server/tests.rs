@@ -339,7 +339,7 @@ fn forged_packets_of_an_address_are_sampled() {
         // The type of a payload, with a packet number of 8 bytes.
         let mut send = |packets| {
             for _ in 0..packets {
-                assert!(server.handle(from, &mut [0x85; 40], &mut Vec::new()).is_none());
+                assert!(server.handle(from, &mut [0x85; 60], &mut Vec::new()).is_none());
             }
             server.flood_guard.blocked().len()
         };
