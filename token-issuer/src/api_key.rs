@@ -86,8 +86,18 @@ impl ApiKeyDigest {
 
     #[cfg(any(feature = "http", test))]
     pub(crate) fn accepts(&self, presented: &[u8]) -> Choice {
-        self.key.full(&[presented]).ct_eq(&self.digest)
+        words(&self.key.full(&[presented])).ct_eq(&words(&self.digest))
     }
+}
+
+/// Returns a digest as words, which are compared faster than bytes.
+#[cfg(any(feature = "http", test))]
+fn words(digest: &[u8; DIGEST_BYTES]) -> [u64; DIGEST_BYTES / 8] {
+    let mut words = [0; DIGEST_BYTES / 8];
+    for (word, bytes) in words.iter_mut().zip(digest.as_chunks().0) {
+        *word = u64::from_le_bytes(*bytes);
+    }
+    words
 }
 
 impl fmt::Display for ApiKeyDigest {

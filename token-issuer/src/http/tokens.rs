@@ -1,6 +1,7 @@
 //! `POST /v1/tokens`: the checks of a request in their order, the reservation of slots, and the response.
 
-use core::fmt::{Display, Write};
+use core::fmt::Write;
+use core::net::SocketAddr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::body::Body;
@@ -21,7 +22,7 @@ use super::request::{self, CLIENT_ID, GROUP, GroupChoice, PROTOCOL_ID, SERVER_AD
 use super::request_body::RequestBody;
 use super::request_id::RequestId;
 use crate::callers::{Caller, Permission};
-use crate::entropy::system_entropy;
+use crate::entropy::with_generator;
 use crate::issuer::{Issuer, Minted, TokenRequest};
 use crate::registry::{RESERVATION_GRACE, RegistryError, ReservedServer, SlotRequest};
 
@@ -172,10 +173,14 @@ fn mint(issuer: &Issuer, request: &TokenRequest, servers: Option<&[ReservedServe
     let no_entropy = |_| ApiError::new(ErrorCode::Internal, "the issuer's system provides no entropy");
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).map_err(no_clock)?;
     let now = UnixMillis(u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX));
-    let mut entropy = system_entropy().map_err(no_entropy)?;
-    let Some(servers) = servers else { return Ok(issuer.mint(request, now, &mut entropy)?) };
-    let addresses: Vec<_> = servers.iter().flat_map(|server| server.addresses.iter().copied()).collect();
-    Ok(issuer.mint_to(&addresses, request, now, &mut entropy)?)
+    let minted = with_generator(|entropy| match servers {
+        None => issuer.mint(request, now, entropy),
+        Some(servers) => {
+            let addresses: Vec<_> = servers.iter().flat_map(|server| server.addresses.iter().copied()).collect();
+            issuer.mint_to(&addresses, request, now, entropy)
+        }
+    });
+    Ok(minted.map_err(no_entropy)??)
 }
 
 /// Returns the JSON body of a successful response.
@@ -187,25 +192,48 @@ fn token_body(minted: &Minted, servers: Option<&[ReservedServer]>) -> String {
     let mut body = String::with_capacity(BASE64_TOKEN_BYTES + FACTS_BYTES);
     body.push_str("{\"token\":\"");
     STANDARD.encode_append(token, &mut body);
-    // Writing to a string does not fail.
-    let _ = write!(
-        body,
-        "\",\"protocol_id\":\"{}\",\"client_id\":\"{}\",\"created\":{},\"expires\":{},\"timeout_seconds\":{}",
-        facts.protocol_id, minted.client_id, facts.created.0, facts.expires.0, facts.timeout_seconds
-    );
-    write_list(&mut body, "server_addresses", facts.servers.iter());
+    let mut digits = itoa::Buffer::new();
+    for (name, number) in [("\",\"protocol_id\":\"", facts.protocol_id), ("\",\"client_id\":\"", minted.client_id.0)] {
+        body.push_str(name);
+        body.push_str(digits.format(number));
+    }
+    for (name, number) in [("\",\"created\":", facts.created.0), (",\"expires\":", facts.expires.0)] {
+        body.push_str(name);
+        body.push_str(digits.format(number));
+    }
+    body.push_str(",\"timeout_seconds\":");
+    body.push_str(digits.format(facts.timeout_seconds));
+    push_list(&mut body, ",\"server_addresses\":[", facts.servers.iter(), |body, address| push_address(body, *address));
     if let Some(servers) = servers {
-        write_list(&mut body, "server_ids", servers.iter().map(|server| &server.id));
+        push_list(&mut body, ",\"server_ids\":[", servers.iter(), |body, server| body.push_str(server.id.as_str()));
     }
     body.push('}');
     body
 }
 
-/// Writes a field with a list of strings that need no escapes.
-fn write_list(body: &mut String, name: &str, entries: impl Iterator<Item = impl Display>) {
-    let _ = write!(body, ",\"{name}\":[");
+/// Appends an address as text.
+fn push_address(body: &mut String, address: SocketAddr) {
+    let SocketAddr::V4(address) = address else {
+        // Writing to a string does not fail.
+        let _ = write!(body, "{address}");
+        return;
+    };
+    let mut digits = itoa::Buffer::new();
+    for (index, octet) in address.ip().octets().into_iter().enumerate() {
+        body.push_str(if index > 0 { "." } else { "" });
+        body.push_str(digits.format(octet));
+    }
+    body.push(':');
+    body.push_str(digits.format(address.port()));
+}
+
+/// Appends a list of strings that need no escapes.
+fn push_list<T>(body: &mut String, name: &str, entries: impl Iterator<Item = T>, push: impl Fn(&mut String, T)) {
+    body.push_str(name);
     for (index, entry) in entries.enumerate() {
-        let _ = write!(body, "{}\"{entry}\"", if index > 0 { "," } else { "" });
+        body.push_str(if index > 0 { ",\"" } else { "\"" });
+        push(body, entry);
+        body.push('"');
     }
     body.push(']');
 }
