@@ -33,8 +33,8 @@ struct ThreadGenerator {
 /// Calls a function with a generator of this thread, which the operating system seeds again after
 /// [`TOKENS_PER_SEED`] calls.
 ///
-/// A seed for each token would be a system call for each, and protect nothing: a reader of this memory finds the private
-/// key in it, too, which opens all tokens.
+/// A seed for each token would be a system call for each, and protect nothing: a reader of this memory finds the
+/// private key in it, too, which opens all tokens.
 ///
 /// # Errors
 /// Returns the system's error if it provides no entropy.
