@@ -143,10 +143,19 @@ impl RateWindow {
         Self { began_at, read: 0, dropped: 0, excluded: 0 }
     }
 
-    /// Returns the datagrams per millisecond, without those that were dropped or excluded.
+    /// Returns the datagrams per millisecond, without those that were dropped.
     fn rate(&self, now: Instant) -> f64 {
+        self.per_millisecond(self.read.saturating_sub(self.dropped), now)
+    }
+
+    /// Returns the datagrams per millisecond, without those that were dropped or excluded.
+    fn rate_without_excluded(&self, now: Instant) -> f64 {
+        self.per_millisecond(self.read.saturating_sub(self.dropped + self.excluded), now)
+    }
+
+    fn per_millisecond(&self, datagrams: usize, now: Instant) -> f64 {
         let elapsed = now.saturating_duration_since(self.began_at).max(MIN_DELAY);
-        self.read.saturating_sub(self.dropped + self.excluded) as f64 / elapsed.as_secs_f64() / 1000.0
+        datagrams as f64 / elapsed.as_secs_f64() / 1000.0
     }
 
     /// Returns whether as many datagrams were dropped as would delay waits if clients had sent them.
@@ -206,7 +215,7 @@ impl WakeupCoalescer {
         let is_over = if elapsed >= PAUSE {
             true
         } else if elapsed >= WINDOW {
-            self.state = self.next_state(window.rate(now), now);
+            self.state = self.next_state(&window, now);
             true
         } else {
             self.end_futile_delays(now)
@@ -254,16 +263,19 @@ impl WakeupCoalescer {
         if rest < MIN_SLEEP { Duration::ZERO } else { rest }
     }
 
-    /// Returns the state after a window with this rate.
-    fn next_state(&mut self, rate: f64, now: Instant) -> CoalesceState {
+    /// Returns the state after a window. Datagrams that were excluded neither start delays nor keep them. They count
+    /// where rates are compared: a `Server` excludes those in the last part of its own window, and otherwise the
+    /// clients would seem to have stopped.
+    fn next_state(&mut self, window: &RateWindow, now: Instant) -> CoalesceState {
+        let (rate, of_many) = (window.rate(now), window.rate_without_excluded(now));
         let before = std::mem::replace(&mut self.rate, rate);
         let has_fallen = rate < before * MIN_SHARE;
         match self.state {
             CoalesceState::Immediate { until } => {
-                let starts = rate >= START_RATE && until.is_none_or(|until| now >= until);
+                let starts = of_many >= START_RATE && until.is_none_or(|until| now >= until);
                 if starts { CoalesceState::Trial } else { self.state }
             }
-            _ if rate < STOP_RATE => CoalesceState::default(),
+            _ if of_many < STOP_RATE => CoalesceState::default(),
             CoalesceState::Trial if has_fallen => self.back_off(now),
             CoalesceState::Delayed { check_at } if has_fallen || now >= check_at => CoalesceState::Checking,
             CoalesceState::Checking if before < rate * MIN_SHARE => self.back_off(now),
@@ -323,6 +335,8 @@ mod tests {
         now: Duration,
         /// Whether all datagrams are dropped.
         is_junk: bool,
+        /// Whether those of the second half of each 50 ms are excluded, as clients have sent too many by then.
+        has_frequent_clients: bool,
         /// When each client sends next. It sends once a tick, or 20 us after a reply if it waits for replies.
         next: BinaryHeap<Reverse<(Duration, Option<Duration>)>>,
     }
@@ -346,7 +360,7 @@ mod tests {
         fn new() -> Self {
             let start = Instant::now();
             let (coalescer, next) = (WakeupCoalescer::default(), BinaryHeap::new());
-            Self { coalescer, start, now: Duration::ZERO, is_junk: false, next }
+            Self { coalescer, start, now: Duration::ZERO, is_junk: false, has_frequent_clients: false, next }
         }
 
         /// Adds clients that send once in each `period`, all of them within `spread`.
@@ -375,6 +389,9 @@ mod tests {
                 self.coalescer.on_read(batch.len());
                 if self.is_junk {
                     self.coalescer.on_dropped(batch.len());
+                }
+                if self.has_frequent_clients && self.now.as_millis() % 50 >= 25 {
+                    self.coalescer.on_excluded(batch.len());
                 }
                 outcome.datagrams += batch.len();
                 outcome.wakeups += 1;
@@ -531,6 +548,17 @@ mod tests {
             let outcome = simulation.run(SECOND / 100);
             assert!(outcome.delays.iter().all(|delay| *delay < Duration::from_micros(40)), "{:?}", outcome.delays);
         }
+    }
+
+    #[test]
+    fn many_clients_that_send_often_are_served_in_batches() {
+        let mut simulation = Simulation::new();
+        simulation.has_frequent_clients = true;
+        simulation.add_clients(256, TICK, Some(TICK));
+        simulation.run(SECOND / 10);
+        let outcome = simulation.run(SECOND * 5);
+        let each = outcome.datagrams / outcome.wakeups;
+        assert!(each >= 16, "{each} in a batch");
     }
 
     #[test]
