@@ -1,8 +1,9 @@
 //! Finds the addresses from which most of the junk comes, in a table of fixed size.
 //!
 //! It is the algorithm of Misra and Gries. An address in the table is counted. Another one takes a free entry, or
-//! lowers all counts by its cost if no entry is free. An address with more than a ninth of the junk stays in the table,
-//! however many other addresses there are.
+//! lowers all counts by its cost if no entry is free. If the lowest count is less, it lowers all by that one, and takes
+//! its entry with the rest. An address with more than a ninth of the junk stays in the table, however many other
+//! addresses there are.
 
 use std::time::Duration;
 
@@ -55,15 +56,19 @@ impl JunkCounts {
             }
             return has_reached;
         }
-        let new = JunkCount { from, cost };
         if self.counts.len() < ADDRESSES {
             // Allocated with the first datagram.
             self.counts.reserve_exact(ADDRESSES - self.counts.len());
-            self.counts.push(new);
-        } else if let Some(free) = self.counts.iter_mut().find(|count| count.cost == 0) {
-            *free = new;
-        } else {
-            self.counts.iter_mut().for_each(|count| count.cost = count.cost.saturating_sub(cost));
+            self.counts.push(JunkCount { from, cost });
+            return false;
+        }
+        // No count loses more than the lowest one, or long datagrams would displace short ones that cost more together.
+        let loss = self.counts.iter().map(|count| count.cost).min().unwrap_or(0).min(cost);
+        self.counts.iter_mut().for_each(|count| count.cost -= loss);
+        if loss < cost
+            && let Some(free) = self.counts.iter_mut().find(|count| count.cost == 0)
+        {
+            *free = JunkCount { from, cost: cost - loss };
         }
         false
     }
@@ -101,6 +106,21 @@ mod tests {
         // It has sent 4,096, and loses one for eight of the others.
         assert_eq!(found, 2);
         assert!(counts.counts.capacity() <= ADDRESSES);
+    }
+
+    #[test]
+    fn address_is_found_beside_datagrams_of_other_lengths() {
+        let mut counts = JunkCounts::default();
+        let mut found = 0;
+        // Short datagrams of different addresses fill the table, and a long one of another address lowers all counts.
+        for number in 0..64 * MAX_JUNK {
+            let other = from(1000 + number);
+            assert!(!counts.add(other, if number % 8 == 7 { 1200 } else { 1 }, at(1000)));
+            // A sixth of the junk by its cost.
+            found += u32::from(number % 4 == 0 && counts.add(from(1), 60, at(1000)));
+        }
+        // It has sent 16 times as many as are too many, and the others lower its count to a third.
+        assert_eq!(found, 6);
     }
 
     #[test]
