@@ -22,7 +22,7 @@ use super::request::{self, CLIENT_ID, GROUP, GroupChoice, PROTOCOL_ID, SERVER_AD
 use super::request_body::RequestBody;
 use super::request_id::RequestId;
 use crate::callers::{Caller, Permission};
-use crate::entropy::with_generator;
+use crate::entropy::system_entropy;
 use crate::issuer::{Issuer, Minted, TokenRequest};
 use crate::registry::{RESERVATION_GRACE, RegistryError, ReservedServer, SlotRequest};
 
@@ -173,14 +173,10 @@ fn mint(issuer: &Issuer, request: &TokenRequest, servers: Option<&[ReservedServe
     let no_entropy = |_| ApiError::new(ErrorCode::Internal, "the issuer's system provides no entropy");
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).map_err(no_clock)?;
     let now = UnixMillis(u64::try_from(since_1970.as_millis()).unwrap_or(u64::MAX));
-    let minted = with_generator(|entropy| match servers {
-        None => issuer.mint(request, now, entropy),
-        Some(servers) => {
-            let addresses: Vec<_> = servers.iter().flat_map(|server| server.addresses.iter().copied()).collect();
-            issuer.mint_to(&addresses, request, now, entropy)
-        }
-    });
-    Ok(minted.map_err(no_entropy)??)
+    let mut entropy = system_entropy().map_err(no_entropy)?;
+    let Some(servers) = servers else { return Ok(issuer.mint(request, now, &mut entropy)?) };
+    let addresses: Vec<_> = servers.iter().flat_map(|server| server.addresses.iter().copied()).collect();
+    Ok(issuer.mint_to(&addresses, request, now, &mut entropy)?)
 }
 
 /// Returns the JSON body of a successful response.
