@@ -12,9 +12,9 @@ const RECENT: i64 = 1_000_000;
 const MAX_GROWTH: i64 = RECENT / 20;
 /// The share of lost states in ten thousand above which the delay covers one loss, and two losses in a row. The second
 /// number is added to the losses of the first [`LEARNING_TIME`]: an unknown path would otherwise be one without losses.
-/// Two losses in a row precede 0.3 % of the states at a random loss of 5.5 %. Longer runs are covered if states come
+/// Two losses in a row precede 0.4 % of the states at a random loss of 6.5 %. Longer runs are covered if states come
 /// late.
-const COVERED_LOSSES: [(i64, i64); 2] = [(40, 1), (550, 5)];
+const COVERED_LOSSES: [(i64, i64); 2] = [(40, 1), (650, 5)];
 /// The time after the first arrival in which little is known of a path.
 const LEARNING_TIME: i64 = 30_000_000;
 /// The share of the time in which nothing new may be there to show, in thousandths.
