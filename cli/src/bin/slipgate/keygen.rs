@@ -51,9 +51,10 @@ pub(crate) fn run(flags: &KeygenFlags) -> Result<(), Failure> {
         let key = ApiKey::random(&mut entropy);
         let text = Zeroizing::new(format!("{}\n", key.expose()));
         secret_file::write(&flags.file, text.as_bytes(), Existing::Refuse)?;
-        print_line(&format!(
+        // The digest is alone on standard output, for scripts.
+        eprintln!(
             "wrote an API key for a backend to {path} ({PROTECTION}); its digest, for the issuer's configuration:"
-        ));
+        );
         print_line(&key.digest(&mut entropy).to_string());
         return Ok(());
     }

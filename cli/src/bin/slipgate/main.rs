@@ -46,7 +46,7 @@ enum Command {
     Doctor(doctor::DoctorFlags),
     /// Create a private key for issuer and servers, or an API key for a backend
     Keygen(keygen::KeygenFlags),
-    /// Measure congestion control in a simulator
+    /// Measure congestion control and game state in simulators
     #[command(subcommand)]
     Lab(lab::LabCommand),
     /// Connect thousands of clients to an echo server and measure the echoes
