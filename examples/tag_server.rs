@@ -146,6 +146,8 @@ impl Game {
         while self.server.connected_count() > 0 && start.elapsed() < MAX_END {
             self.turn();
         }
+        // The last clients' events are in the next turn.
+        self.turn();
     }
 }
 
