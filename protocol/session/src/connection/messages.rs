@@ -141,6 +141,7 @@ impl Connection {
     }
 
     pub(super) fn skipping(mut self, skips: NumberSkips) -> Self {
+        self.channels.shuffle_slices(skips.slice_secret());
         self.path.skip_numbers(skips);
         self
     }

@@ -39,6 +39,12 @@ impl NumberSkips {
         skips
     }
 
+    /// Returns a number from which the order of slices is drawn.
+    pub(crate) fn slice_secret(&self) -> u64 {
+        // The draws of skips never come to this index.
+        self.key.hash_one((self.connection, u64::MAX))
+    }
+
     /// Records a packet that was sent. Returns how many numbers are skipped behind it: 0 to 3.
     pub(super) fn on_packet_sent(&mut self, bytes: u32) -> u16 {
         self.bytes_left = self.bytes_left.saturating_sub(bytes.max(MIN_PACKET_BYTES));
