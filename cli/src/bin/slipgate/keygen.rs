@@ -12,7 +12,7 @@ use slipgate_token_issuer::key_file::read_key_file;
 use zeroize::Zeroizing;
 
 use crate::secret_file::{self, Existing};
-use slipgate_cli::output::print_line;
+use slipgate_cli::output::{print_error_line, print_line};
 
 const AFTER_HELP: &str = "\
 The private key is shared by the token issuer and the game servers only: give its file to slipgate-token-issuer and \
@@ -52,8 +52,9 @@ pub(crate) fn run(flags: &KeygenFlags) -> Result<(), Failure> {
         let text = Zeroizing::new(format!("{}\n", key.expose()));
         secret_file::write(&flags.file, text.as_bytes(), Existing::Refuse)?;
         // The digest is alone on standard output, for scripts.
-        eprintln!(
+        print_error_line(&format!(
             "wrote an API key for a backend to {path} ({PROTECTION}); its digest, for the issuer's configuration:"
+        )); its digest, for the issuer's configuration:"
         );
         print_line(&key.digest(&mut entropy).to_string());
         return Ok(());
