@@ -54,8 +54,7 @@ pub(crate) fn run(flags: &KeygenFlags) -> Result<(), Failure> {
         // The digest is alone on standard output, for scripts.
         print_error_line(&format!(
             "wrote an API key for a backend to {path} ({PROTECTION}); its digest, for the issuer's configuration:"
-        )); its digest, for the issuer's configuration:"
-        );
+        ));
         print_line(&key.digest(&mut entropy).to_string());
         return Ok(());
     }
