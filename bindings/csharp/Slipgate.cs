@@ -390,7 +390,8 @@ namespace Slipgate
         public void Add(ulong client, byte channel, ReadOnlySpan<byte> message, SendOptions options)
         {
             Add(client, channel, message);
-            if (optionCount == Options.Length) Array.Resize(ref Options, Math.Max(16, 2 * optionCount));
+            // Room for the options of each message: a busier turn than the first one makes no garbage.
+            if (optionCount == Options.Length) Array.Resize(ref Options, Messages.Length);
             options.Size = (uint)sizeof(SendOptions);
             Options[optionCount] = options;
             // The number of the options; `Prepare` writes the pointer.

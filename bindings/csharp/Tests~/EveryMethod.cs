@@ -67,6 +67,18 @@ static class EveryMethod
         }
     }
 
+    // A batch which had one message with options takes as many as it was created for, without more memory.
+    static void BatchWithoutGarbage()
+    {
+        MessageBatch batch = new MessageBatch(messages: 64, bytes: 6400);
+        batch.Add(chat, message, patient);
+        batch.Clear();
+        long bytes = GC.GetAllocatedBytesForCurrentThread();
+        for (int i = 0; i < 64; i++) batch.Add(chat, message, patient);
+        bytes = GC.GetAllocatedBytesForCurrentThread() - bytes;
+        Check(batch.Count == 64 && bytes == 0, "no garbage in a full batch");
+    }
+
     // Sends all messages and waits for their echoes, without a delegate or another object.
     static void Echo(int count)
     {
@@ -150,6 +162,7 @@ static class EveryMethod
         Until(() => transfers == 100000);
         // The first round compiles the methods and fills all buffers.
         Echo(1000);
+        BatchWithoutGarbage();
         GC.Collect();
         int before = Collections();
         // Threads of the runtime allocate when they like, for example its compiler, so only this thread counts.
