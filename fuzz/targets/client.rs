@@ -28,7 +28,7 @@ use slipgate_session::channel::{ChannelConfig, ChannelId, Kind, Layout, SendOpti
 use slipgate_session::client::{ClientSessionEvent, SessionClient};
 use slipgate_session::connection::{CloseReason, ConnectionConfig, SessionMessage, Traffic};
 use slipgate_session::wire::reliable::{Acks, ReliableHeader, Sequence};
-use slipgate_session::wire::session_frame::{SessionFrame, Timestamp};
+use slipgate_session::wire::session_frame::{AckNonces, SessionFrame, Timestamp};
 
 const KINDS: [Kind; 5] =
     [Kind::ReliableOrdered, Kind::Unreliable, Kind::Sequenced, Kind::ReliableUnordered, Kind::Transfers];
@@ -273,7 +273,8 @@ impl World {
             let mut buf = [0; 1200];
             let mut writer = Writer::new(&mut buf);
             ReliableHeader { sequence: Sequence(sequence), acks: Acks::NONE }.emit(&mut writer);
-            SessionFrame { sent: Timestamp(sequence), arrived: None, extended_acks: &[] }.emit(&mut writer);
+            SessionFrame { sent: Timestamp(sequence), nonces: AckNonces::default(), arrived: None, extended_acks: &[] }
+                .emit(&mut writer);
             writer.bytes(&frames);
             let written = writer.written().expect("the buffer is large enough");
             let datagram = self.attempt.server.payload(&buf[..written]);

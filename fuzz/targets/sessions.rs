@@ -25,7 +25,7 @@ use slipgate_session::connection::{
 use slipgate_session::reliability::Sink;
 use slipgate_session::server::{ClientDatagram, SessionEvent, SessionServer};
 use slipgate_session::wire::reliable::{Acks, ReliableHeader, Sequence};
-use slipgate_session::wire::session_frame::{SessionFrame, Timestamp};
+use slipgate_session::wire::session_frame::{AckNonces, SessionFrame, Timestamp};
 
 #[path = "../../tests/src/counting.rs"]
 #[allow(dead_code, unreachable_pub)] // Shared with the tests, which use more of it.
@@ -259,7 +259,13 @@ impl World {
         let mut buf = [0; 1400];
         let mut writer = Writer::new(&mut buf);
         ReliableHeader { sequence: Sequence(self.sequence), acks: Acks::NONE }.emit(&mut writer);
-        SessionFrame { sent: Timestamp(self.sequence), arrived: None, extended_acks: &[] }.emit(&mut writer);
+        SessionFrame {
+            sent: Timestamp(self.sequence),
+            nonces: AckNonces::default(),
+            arrived: None,
+            extended_acks: &[],
+        }
+        .emit(&mut writer);
         writer.bytes(frames);
         let written = writer.written().expect("the buffer is large enough");
         buf[..written].to_vec()

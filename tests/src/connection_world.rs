@@ -30,7 +30,7 @@ impl ConnectionProgram {
         let mut numbers = [0; 32];
         numbers[..8].copy_from_slice(&seed.to_le_bytes());
         let connection = Connection::new(config, Arc::clone(layout), Role::Client, None).expect("valid settings");
-        let connection = connection.with_skipped_numbers(&Seed::from(numbers));
+        let connection = connection.with_ack_checks(&Seed::from(numbers));
         Self { connection, messages: Vec::new(), events: Vec::new(), scratch: Vec::new() }
     }
 

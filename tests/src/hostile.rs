@@ -15,7 +15,7 @@ use slipgate_session::channel::transfer::{
 };
 use slipgate_session::channel::{ChannelConfig, Kind, Layout};
 use slipgate_session::wire::reliable::{Acks, ReliableHeader, Sequence};
-use slipgate_session::wire::session_frame::{SessionFrame, Timestamp};
+use slipgate_session::wire::session_frame::{AckNonces, SessionFrame, Timestamp};
 
 use crate::malicious_peer::{hello, number, slice, transfer, whole};
 
@@ -91,7 +91,7 @@ pub enum FloodMix {
     TransferWithdrawals,
     /// Acknowledgements of 256 packets, as far as they were received, without messages.
     Acks,
-    /// Headers alone.
+    /// Headers and frames alone.
     Headers,
     /// Unknown control messages.
     Controls,
@@ -140,8 +140,10 @@ pub struct FloodWriter {
     acks: Acks,
     /// The packets before those of `acks`, as extended acks.
     extended_acks: [u8; EXTENDED_ACK_BYTES],
-    /// The packets of the peer that were received, by their numbers.
-    received: Vec<bool>,
+    /// The XOR of the nonces of the packets of `acks`, and of all with the extended acks.
+    nonce_sums: [u8; 2],
+    /// The nonces of the packets of the peer that were received, by their numbers.
+    received: Vec<Option<u8>>,
     /// The next message id of each channel.
     next_ids: [u32; 4],
     /// The next slice of the message of maximum size.
@@ -177,7 +179,8 @@ impl FloodWriter {
             sequence: 0,
             acks: Acks::NONE,
             extended_acks: [0; EXTENDED_ACK_BYTES],
-            received: vec![false; 1 << 16],
+            nonce_sums: [0; 2],
+            received: vec![None; 1 << 16],
             next_ids: [0; 4],
             next_slice: 0,
             gap: None,
@@ -186,13 +189,18 @@ impl FloodWriter {
         }
     }
 
-    /// Acknowledges a packet of the peer, and those before it that were received, in all packets from now on. It
-    /// acknowledges no skipped number, which would end the session.
-    pub fn acknowledge(&mut self, ack: Sequence) {
-        self.received[usize::from(ack.0)] = true;
+    /// Acknowledges a packet of the peer with this payload, and those before it that were received, in all packets from
+    /// now on. It acknowledges no packet that it did not receive, which would end the session.
+    pub fn acknowledge(&mut self, payload: &[u8]) {
+        let Ok((ReliableHeader { sequence: ack, .. }, payload)) = ReliableHeader::parse(payload) else { return };
+        let Ok((frame, _)) = SessionFrame::parse(payload) else { return };
+        self.received[usize::from(ack.0)] = Some(frame.nonces.own);
         // A number that was used 32,768 packets ago will be used again.
-        self.received[usize::from(ack.0.wrapping_add(1 << 15))] = false;
-        let is_received = |back: u16| self.received[usize::from(ack.0.wrapping_sub(back))];
+        self.received[usize::from(ack.0.wrapping_add(1 << 15))] = None;
+        let nonce = |back: u16| self.received[usize::from(ack.0.wrapping_sub(back))];
+        self.nonce_sums = [32, 32 + 8 * EXTENDED_ACK_BYTES as u16]
+            .map(|packets| (0..packets).filter_map(nonce).fold(0, |a, b| a ^ b));
+        let is_received = |back: u16| nonce(back).is_some();
         let bits = (0..32).filter(|back| is_received(*back)).fold(0, |bits, back| bits | 1 << back);
         self.extended_acks = [0; EXTENDED_ACK_BYTES];
         for (index, byte) in (4..).zip(&mut self.extended_acks) {
@@ -226,14 +234,15 @@ impl FloodWriter {
         let mut buf = [0; MAX_PAYLOAD_BYTES];
         let mut writer = Writer::new(&mut buf);
         ReliableHeader { sequence: Sequence(sequence), acks: self.acks }.emit(&mut writer);
-        let extended_acks = if mix == FloodMix::Acks { &self.extended_acks[..] } else { &[] };
-        if mix != FloodMix::Headers {
-            SessionFrame { sent: Timestamp(0), arrived: None, extended_acks }.emit(&mut writer);
-            if self.packets < HELLO_PACKETS {
-                writer.bytes(&self.hello);
-            }
-            writer.bytes(&frames);
+        let [header_sum, sum] = self.nonce_sums;
+        let (extended_acks, sum) =
+            if mix == FloodMix::Acks { (&self.extended_acks[..], sum) } else { (&[][..], header_sum) };
+        let nonces = AckNonces { own: 0, sum };
+        SessionFrame { sent: Timestamp(0), nonces, arrived: None, extended_acks }.emit(&mut writer);
+        if self.packets < HELLO_PACKETS && mix != FloodMix::Headers {
+            writer.bytes(&self.hello);
         }
+        writer.bytes(&frames);
         self.packets += 1;
         let bytes = writer.written().expect("a payload that fits");
         buf[..bytes].to_vec()

@@ -10,7 +10,7 @@ use slipgate_session::channel::control::{Bye, ControlMessage, Hello, PART_BYTES,
 use slipgate_session::channel::transfer::frame::TransferFrame;
 use slipgate_session::connection::CloseCode;
 use slipgate_session::wire::reliable::{Acks, ReliableHeader, Sequence};
-use slipgate_session::wire::session_frame::{SessionFrame, Timestamp};
+use slipgate_session::wire::session_frame::{AckNonces, SessionFrame, Timestamp};
 
 /// The content of a malicious packet; the remainder is as in the first packet of an honest peer.
 #[derive(Clone, Copy)]
@@ -29,7 +29,8 @@ impl<'a> PeerPacket<'a> {
     /// Returns the content of a packet with a HELLO and these frames.
     #[must_use]
     pub const fn frames(layout: LayoutHash, frames: &'a [u8]) -> Self {
-        let frame = SessionFrame { sent: Timestamp(0), arrived: None, extended_acks: &[] };
+        let nonces = AckNonces { own: 0, sum: 0 };
+        let frame = SessionFrame { sent: Timestamp(0), nonces, arrived: None, extended_acks: &[] };
         Self { acks: Acks::NONE, frame, hello: Some(layout), frames }
     }
 }

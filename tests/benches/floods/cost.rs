@@ -7,17 +7,17 @@ use slipgate_netcode::time::Instant;
 use slipgate_netcode::wire::MAX_PAYLOAD_BYTES;
 use slipgate_session::connection::{Connection, ConnectionConfig, Memory, Role, WorkLimits};
 use slipgate_session::reliability::Sink;
-use slipgate_session::wire::reliable::{ReliableHeader, Sequence};
+use slipgate_session::wire::reliable::MAX_HEADER_BYTES;
 use slipgate_tests::hostile::{FloodMix, FloodWriter, flood_layout};
 
 const TURN: Duration = Duration::from_millis(16);
 const PACKETS_PER_TURN: usize = 256;
 const TURNS: u32 = 120;
 
-/// Keeps the numbers of packets alone.
+/// Keeps the headers and frames of packets.
 struct Nowhere {
     buf: [u8; MAX_PAYLOAD_BYTES],
-    sent: Vec<Sequence>,
+    sent: Vec<Vec<u8>>,
 }
 
 impl Sink for Nowhere {
@@ -30,8 +30,7 @@ impl Sink for Nowhere {
     }
 
     fn commit(&mut self, bytes: usize) {
-        let header = ReliableHeader::parse(&self.buf[..bytes]);
-        self.sent.extend(header.map(|(header, _)| header.sequence));
+        self.sent.push(self.buf[..bytes.min(MAX_HEADER_BYTES + 35)].to_vec());
     }
 }
 
@@ -74,7 +73,7 @@ pub(crate) fn run() {
                 let _ = connection.send(id, &[7; 700], slipgate_session::channel::SendOptions::default(), now);
             }
             sent += sink.sent.len();
-            sink.sent.drain(..).for_each(|sequence| writer.acknowledge(sequence));
+            sink.sent.drain(..).for_each(|packet| writer.acknowledge(&packet));
         }
         let end = connection.close_reason().map_or_else(String::new, |reason| format!("{:?}", reason.kind));
         println!(

@@ -23,7 +23,6 @@ use slipgate_server::keys::Key;
 use slipgate_server::sharded::{ShardedServer, ShardedServerConfig};
 use slipgate_server::{ChannelId, Clock, Event, Inbox, Server, ServerConfig, Sockets, Traffic};
 use slipgate_session::connection::ConnectionConfig;
-use slipgate_session::wire::reliable::ReliableHeader;
 use slipgate_tests::hostile::{FloodMix, FloodWriter, ORDERED, UNRELIABLE, flood_layout};
 use slipgate_tests::live::{IPV4, PRIVATE_KEY, PROTOCOL_ID, TokenOrder};
 use slipgate_udp::{BlockedSender, OtherProtocol, Passing, ReceiveBatch, SendBatch, SocketFilter, sequence_of};
@@ -439,10 +438,8 @@ impl Flooder {
         self.sockets.receive(batch);
         for index in 0..batch.len() {
             let Some(arrived) = batch.get(index) else { continue };
-            if let Ok(Some(payload)) = self.netcode.handle(Address::from(address), arrived.datagram, now)
-                && let Ok((header, _)) = ReliableHeader::parse(payload.bytes)
-            {
-                self.writer.acknowledge(header.sequence);
+            if let Ok(Some(payload)) = self.netcode.handle(Address::from(address), arrived.datagram, now) {
+                self.writer.acknowledge(payload.bytes);
             }
         }
     }

@@ -15,7 +15,6 @@ use slipgate_session::channel::{ChannelId, ChannelViolation};
 use slipgate_session::connection::{CloseKind, ConnectionConfig, Memory};
 use slipgate_session::reject::Reject;
 use slipgate_session::server::SessionEvent;
-use slipgate_session::wire::reliable::ReliableHeader;
 use slipgate_sim::Conditions;
 use slipgate_tests::counting::peak;
 use slipgate_tests::hostile::{FloodMix, FloodWriter, ORDERED, TRANSFERS, UNRELIABLE, flood_layout};
@@ -120,8 +119,8 @@ impl Arena {
     fn acknowledge(&mut self, hostile: &HostileClient, writer: &mut FloodWriter) {
         for (to, reply) in std::mem::take(&mut self.world.replies) {
             let Some(opened) = hostile.raw.open(&reply).filter(|_| to == hostile.from) else { continue };
-            if let (PacketKind::Payload, Ok((header, _))) = (opened.kind, ReliableHeader::parse(&opened.content)) {
-                writer.acknowledge(header.sequence);
+            if opened.kind == PacketKind::Payload {
+                writer.acknowledge(&opened.content);
             }
         }
     }

@@ -3,6 +3,7 @@
 //!
 //! `HostileServerWorld` checks its laws in every turn. Frames of a hostile peer are in `malicious_peers`.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use rand::rngs::StdRng;
@@ -19,7 +20,7 @@ use slipgate_session::channel::{ChannelConfig, ChannelId, ChannelViolation, Kind
 use slipgate_session::connection::CloseCode;
 use slipgate_session::connection::CloseKind;
 use slipgate_session::wire::reliable::{Acks, ReliableHeader, Sequence};
-use slipgate_session::wire::session_frame::{SessionFrame, Timestamp};
+use slipgate_session::wire::session_frame::{AckNonces, SessionFrame, Timestamp};
 use slipgate_tests::counting::{allocations, peak};
 use slipgate_tests::hostile::{FloodMix, FloodWriter, flood_layout};
 use slipgate_tests::hostile_server::HostileServerWorld;
@@ -528,27 +529,36 @@ fn hello_of_a_hostile_server_ends_with_a_reason_or_counts_once() {
 
 // Acknowledgements and clocks ---------------------------------------------------------------------------------------
 
-/// Returns the packet number of a payload of the client.
-fn packet_number(packet: &FromClient) -> Option<u16> {
+/// Returns the packet number and the nonce of a payload of the client.
+fn packet_number(packet: &FromClient) -> Option<(u16, u8)> {
     let FromClient::Sealed(PacketKind::Payload, _, content) = packet else { return None };
-    Some(ReliableHeader::parse(content).ok()?.0.sequence.0)
+    let (header, payload) = ReliableHeader::parse(content).ok()?;
+    Some((header.sequence.0, SessionFrame::parse(payload).ok()?.0.nonces.own))
 }
 
 /// Runs a game whose client sends a message in each turn, to a server that acknowledges by `acks`: it gets the numbers
 /// of all packets so far. Returns the reason of the end, and the turns.
 fn run_acks(seconds: u64, stamp: impl Fn(u64) -> u16, acks: impl Fn(&[u16]) -> Acks) -> (Option<CloseKind>, u64) {
     let (mut world, mut peer) = (HostileServerWorld::connected(&layout()), MaliciousPeer::default());
-    let (mut numbers, hash) = (Vec::new(), layout().hash());
+    let (mut numbers, mut nonces, hash) = (Vec::new(), HashMap::new(), layout().hash());
     for turn in 0..turns(seconds) {
         if let Ok(connection) = world.client.connection_mut() {
             let now = connection_now(turn);
             let _ = connection.send(ChannelId(ORDERED), &[1; 50], SendOptions::default(), now);
         }
-        let frame = SessionFrame { sent: Timestamp(stamp(turn)), arrived: None, extended_acks: &[] };
+        let acks = acks(&numbers);
+        let known =
+            (0..32).filter(|back| acks.bits >> back & 1 != 0).filter_map(|back| nonces.get(&(acks.ack - back).0));
+        let nonces_of_acks = AckNonces { own: 0, sum: known.fold(0, |sum, nonce: &u8| sum ^ nonce) };
+        let frame =
+            SessionFrame { sent: Timestamp(stamp(turn)), nonces: nonces_of_acks, arrived: None, extended_acks: &[] };
         let message = whole(UNRELIABLE, None, b"state");
-        let packet = PeerPacket { acks: acks(&numbers), frame, ..PeerPacket::frames(hash, &message) };
+        let packet = PeerPacket { acks, frame, ..PeerPacket::frames(hash, &message) };
         world.turn_of_payloads(vec![peer.packet(packet)]);
-        numbers.extend(world.sent.iter().filter_map(|(_, packet)| packet_number(packet)));
+        for (number, nonce) in world.sent.iter().filter_map(|(_, packet)| packet_number(packet)) {
+            numbers.push(number);
+            nonces.insert(number, nonce);
+        }
         if let Some(end) = world.report.end.clone() {
             world.assert_others_unaffected("acknowledgements");
             return (Some(end.kind), turn);

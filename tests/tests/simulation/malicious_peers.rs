@@ -20,7 +20,7 @@ use slipgate_session::client::{self, SessionClient};
 use slipgate_session::connection::CloseCode;
 use slipgate_session::connection::{CloseKind, ConnectionConfig, Memory, Traffic};
 use slipgate_session::wire::reliable::{Acks, Sequence};
-use slipgate_session::wire::session_frame::{ArrivalEcho, SessionFrame};
+use slipgate_session::wire::session_frame::{AckNonces, ArrivalEcho, SessionFrame};
 use slipgate_sim::Conditions;
 use slipgate_tests::counting::peak;
 use slipgate_tests::malicious_peer::{
@@ -146,7 +146,7 @@ fn ack_attacks() -> Vec<Attack> {
                 let arrived = Some(ArrivalEcho { at: stamp(chance.random_range(0..20_000)), late: chance.random() });
                 let message = whole(UNRELIABLE, None, b"believe me");
                 let acks = Acks { ack: Sequence((turn * 2) as u16), bits };
-                let frame = SessionFrame { sent, arrived, extended_acks: &behind };
+                let frame = SessionFrame { sent, nonces: AckNonces::default(), arrived, extended_acks: &behind };
                 vec![peer.packet(PeerPacket { acks, frame, hello: Some(hash), frames: &message })]
             },
         ),

@@ -16,7 +16,7 @@ use crate::channel::send::queue::{MessageSource, SendParams};
 use crate::channel::send::receipts::ReceiptRequest;
 use crate::channel::shared::SharedMessage;
 use crate::channel::stats::ChannelStats;
-use crate::channel::transfer::{HashingGrant, PartialTransfer, SliceOrder, Transfer, TransferId, Transfers};
+use crate::channel::transfer::{HashingGrant, PartialTransfer, Transfer, TransferId, Transfers};
 use crate::channel::transfer_channel::{TransferChannel, TransferRole};
 use crate::reliability::MemoryBudget;
 use crate::send_error::SendError;
@@ -38,8 +38,6 @@ pub struct Channels {
     pub(super) transfers: Vec<TransferChannel>,
     transfer_memory: Option<MemoryBudget>,
     pub(super) hashing: Option<HashingGrant>,
-    /// From what the order of slices is drawn, `None` if it is ascending.
-    slice_secret: Option<u64>,
     /// The channel that is polled first for transfers, and hashes first. It rotates.
     first_transfers: usize,
     role: TransferRole,
@@ -70,7 +68,6 @@ impl Channels {
             transfers: Vec::new(),
             transfer_memory: None,
             hashing: None,
-            slice_secret: None,
             first_transfers: 0,
             role: TransferRole::Other,
             in_flight: FramesInFlight::default(),
@@ -105,12 +102,6 @@ impl Channels {
     /// [`Channels::has_transfers_to_hash`]; deadlines do not cover that work.
     pub(crate) fn hash_within(&mut self, grant: HashingGrant) {
         self.hashing = Some(grant);
-    }
-
-    /// Sends slices of transfers in an order that the peer cannot predict without this number. Call it before there are
-    /// transfers.
-    pub(crate) fn shuffle_slices(&mut self, secret: u64) {
-        self.slice_secret = Some(secret);
     }
 
     /// Marks the server's end of a connection, which refuses transfers of clients by default: see
@@ -228,9 +219,7 @@ impl Channels {
             self.transfers.resize_with(self.table.len(), TransferChannel::default);
         }
         let transfers = self.transfers.get_mut(usize::from(channel.0))?;
-        // Each channel has another order.
-        let order = self.slice_secret.map(|secret| SliceOrder::new(secret ^ u64::from(channel.0)));
-        transfers.get_or_create(config, self.transfer_memory.as_ref(), self.hashing.as_ref(), order, self.role)
+        transfers.get_or_create(config, self.transfer_memory.as_ref(), self.hashing.as_ref(), self.role)
     }
 
     /// Returns the incomplete transfers of the peer when the connection has ended, to resume them on the next

@@ -3,9 +3,7 @@
 use alloc::boxed::Box;
 
 use crate::channel::config::ChannelConfig;
-use crate::channel::transfer::{
-    HashingGrant, PartialTransfer, SentTransferFrame, SliceOrder, TransferEvent, Transfers,
-};
+use crate::channel::transfer::{HashingGrant, PartialTransfer, SentTransferFrame, TransferEvent, Transfers};
 use crate::reliability::MemoryBudget;
 use slipgate_netcode::time::Instant;
 
@@ -38,7 +36,6 @@ impl TransferChannel {
         config: &ChannelConfig,
         memory: Option<&MemoryBudget>,
         hashing: Option<&HashingGrant>,
-        order: Option<SliceOrder>,
         role: TransferRole,
     ) -> Option<&mut Transfers> {
         self.is_quiet = false;
@@ -50,9 +47,6 @@ impl TransferChannel {
             self.transfers = Transfers::new(config, memory.cloned()).ok().map(Box::new);
             if let (Some(transfers), Some(grant)) = (&mut self.transfers, hashing) {
                 transfers.hash_within(grant.clone());
-            }
-            if let (Some(transfers), Some(order)) = (&mut self.transfers, order) {
-                transfers.order_slices(order);
             }
         }
         self.transfers.as_deref_mut()

@@ -31,7 +31,7 @@ pub enum ChannelViolation {
     Transfer(ChannelId, TransferViolation),
     /// A control message is malformed, or stands behind other frames.
     Control,
-    /// Packets that were never sent were acked repeatedly.
+    /// Packets that were never sent were acked repeatedly, or one that did not arrive was acked.
     AcksOfUnsent,
     /// The peer sent far more than may be processed, for 2 s.
     Flood,
@@ -54,7 +54,7 @@ impl fmt::Display for ChannelViolation {
             Self::Overrun(channel) => ("more is in flight than the layout allows", Some(channel)),
             Self::Transfer(channel, violation) => return write!(f, "channel {}: {violation}", channel.0),
             Self::Control => ("a control message is malformed or misplaced", None),
-            Self::AcksOfUnsent => ("packets that were never sent are acked", None),
+            Self::AcksOfUnsent => ("packets that were never sent or did not arrive are acked", None),
             Self::Flood => ("the peer sends far more than may be processed", None),
             Self::AcknowledgesNothing => ("the peer acks nothing", None),
         };

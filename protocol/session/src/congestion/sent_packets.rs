@@ -166,6 +166,12 @@ impl SentPackets {
         Sequence(self.next as u16)
     }
 
+    /// Returns the number of the next packet without the wrap.
+    #[inline]
+    pub(crate) const fn next_number(&self) -> u64 {
+        self.next
+    }
+
     /// Records the next packet, and returns its number. `lost` is called for the oldest packet if the window was full
     /// of packets in flight.
     pub fn on_packet_sent(
@@ -317,6 +323,28 @@ impl SentPackets {
         let newest = self.largest_acked.is_none_or(|largest| number > largest);
         self.largest_acked = self.largest_acked.max(Some(number));
         acked(&NewlyAcked { packet, late, newest });
+        true
+    }
+
+    /// Calls `each` with the number without the wrap that acknowledgements name, and the bits of it and those before:
+    /// bit i stands for packet number - i. Packets that were never sent are left out. Returns `false`, without a call,
+    /// if older packets with the same 16 bits can be meant.
+    pub(crate) fn resolve_acks(
+        &self,
+        ack: Sequence,
+        bits: u64,
+        order: ArrivalOrder,
+        mut each: impl FnMut(u64, u64),
+    ) -> bool {
+        if self.may_mean_older() {
+            return false;
+        }
+        if let Some(number) = self.resolve_numbers(ack, u64::BITS - bits.leading_zeros(), order) {
+            each(number, bits);
+        } else {
+            let numbers = set_bits(bits).filter_map(|back| self.resolve_number(ack - back as u16, order));
+            numbers.for_each(|number| each(number, 1));
+        }
         true
     }
 

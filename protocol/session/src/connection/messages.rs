@@ -129,19 +129,19 @@ impl Connection {
         })
     }
 
-    /// Skips packet numbers at random, as the connections of a [`SessionServer`](crate::server::SessionServer) do. A
-    /// peer that acknowledges one of them did not receive what it acknowledges, and the connection closes with
+    /// Skips packet numbers at random and draws a nonce for each packet, as the connections of a
+    /// [`SessionServer`](crate::server::SessionServer) do. A peer that acknowledges what it did not receive does not
+    /// know these, and the connection closes with
     /// [`ChannelViolation::AcksOfUnsent`](crate::channel::ChannelViolation::AcksOfUnsent).
     ///
-    /// Without it every number is used, and a peer that claims to receive everything is sent ever more: that is for
-    /// test vectors. The seed must be unpredictable and of this connection alone.
+    /// Without it every number is used and each nonce is 0, and a peer that claims to receive everything is sent ever
+    /// more: that is for test vectors. The seed must be unpredictable and of this connection alone.
     #[must_use]
-    pub fn with_skipped_numbers(self, seed: &Seed) -> Self {
+    pub fn with_ack_checks(self, seed: &Seed) -> Self {
         self.skipping(NumberSkips::new(NumberSkips::key(seed), 0))
     }
 
     pub(super) fn skipping(mut self, skips: NumberSkips) -> Self {
-        self.channels.shuffle_slices(skips.slice_secret());
         self.path.skip_numbers(skips);
         self
     }

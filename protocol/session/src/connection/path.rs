@@ -138,7 +138,8 @@ impl ConnectionPath {
         Self { ack_result: AckResult { events: Some(PacketEvents::new(window)), ..self.ack_result }, ..self }
     }
 
-    /// Skips packet numbers, so that a peer that acknowledges packets which it did not receive is found out.
+    /// Skips packet numbers and draws nonces, so that a peer that acknowledges packets which it did not receive is
+    /// found.
     pub(super) fn skip_numbers(&mut self, skips: NumberSkips) {
         self.endpoint.tracker.skip_numbers(skips);
     }
@@ -146,35 +147,34 @@ impl ConnectionPath {
     // Receiving -----------------------------------------------------------------------------------------------------
 
     /// Processes a datagram of a peer of ours, which may have waited up to `unread` in the socket. `frame` is the
-    /// session frame behind its header; a datagram of acknowledgements alone may have none. A packet for which there is
-    /// no memory is refused: the peer will count it as lost and send its contents again.
+    /// session frame behind its header. A packet for which there is no memory is refused: the peer will count it as
+    /// lost and send its contents again.
     pub(super) fn handle_framed(
         &mut self,
         packet: &ParsedPacket<'_>,
-        frame: Option<&SessionFrame<'_>>,
+        frame: &SessionFrame<'_>,
         acceptance: Acceptance,
         unread: Duration,
         now: Instant,
     ) -> Result<PacketTimes, Reject> {
         let packet = self.endpoint.handle_parsed(packet, acceptance, now, &mut self.ack_result)?;
         let (sequence, Acks { ack, .. }) = (packet.sequence, packet.acks);
-        let socket_delay = frame.map_or(unread, |frame| self.socket_delay.read(frame.sent, unread, now));
+        let socket_delay = self.socket_delay.read(frame.sent, unread, now);
         // Reordered packets do not move the echo back.
         let is_newest = self.newest_arrival.is_none_or(|newest| sequence.is_newer_than(newest.sequence));
         // A packet that is not acknowledged must not be echoed: the echo names the newest acknowledged packet.
         if is_newest && acceptance != Acceptance::TakeUnacknowledged {
             self.newest_arrival = Some(NewestArrival { sequence, read_at: now, socket_delay });
         }
-        if let Some(frame) = frame {
-            self.endpoint.tracker.on_extended_acks(ack, frame.extended_acks, now, &mut self.ack_result);
-        }
-        let since_previous = frame.and_then(|frame| self.peer_clock.since_newest(frame.sent, now));
-        let sent = frame.map(|frame| self.peer_clock.on_timestamp(frame.sent, now));
+        self.endpoint.tracker.on_extended_acks(ack, frame.extended_acks, now, &mut self.ack_result);
+        self.endpoint.tracker.on_nonces(&packet, frame);
+        let since_previous = self.peer_clock.since_newest(frame.sent, now);
+        let sent = self.peer_clock.on_timestamp(frame.sent, now);
         // Without an echo the delay of the acknowledgement is unknown, so this is not a sample of the path.
-        let arrival = sent.zip(frame).and_then(|(sent, frame)| peer_arrival(sent, since_previous, frame));
+        let arrival = peer_arrival(sent, since_previous, frame);
         self.on_acks(arrival.map(|arrival| AckInfo { ack, arrival: Some(arrival) }), now);
         let arrived = now - socket_delay;
-        let sent = sent.and_then(|sent| self.send_times.on_packet(sent, now));
+        let sent = self.send_times.on_packet(sent, now);
         Ok(PacketTimes { arrived, sent: sent.map(|sent| self.send_times.plausible(sent, arrived)) })
     }
 
@@ -255,18 +255,11 @@ impl ConnectionPath {
     ) -> u32 {
         let mut extended = [0; MAX_EXTENDED_ACK_BYTES];
         let extended_bytes = self.endpoint.tracker.extended_acks(&mut extended);
-        let newest = self.newest_arrival;
-        let write = |header: &ReliableHeader, buf: &mut [u8]| {
-            // An older arrival cannot be expressed: timestamps wrap after twice TIMESTAMP_REACH.
-            let can_echo = |newest: &NewestArrival| {
-                newest.sequence == header.acks.ack && !now.reached(newest.read_at, TIMESTAMP_REACH)
-            };
-            let arrived = newest.filter(can_echo).map(|newest| ArrivalEcho::of(newest.read_at, newest.socket_delay));
-            let extended_acks = extended.get(..extended_bytes).unwrap_or_default();
-            let frame = SessionFrame { sent: Timestamp::from(now), arrived, extended_acks };
-            write_framed(&frame, kind, buf, max_bytes, |rest| fill(header.sequence, rest))
-        };
-        let sent = self.endpoint.send_framed(kind, now, sink, &mut self.ack_result, write);
+        let extended_acks = extended.get(..extended_bytes).unwrap_or_default();
+        let header = self.endpoint.tracker.next_header();
+        let frame = self.next_frame(&header, extended_acks, now);
+        let write = |buf: &mut [u8]| write_framed(&frame, kind, buf, max_bytes, |rest| fill(header.sequence, rest));
+        let sent = self.endpoint.send_framed(header, kind, now, sink, &mut self.ack_result, write);
         let Ok((_, bytes)) = sent else { return 0 };
         // A packet that did not leave must not mark its acknowledgements as sent.
         self.endpoint.tracker.extended_acks_sent(extended_bytes);
@@ -275,6 +268,34 @@ impl ConnectionPath {
             SessionPacketKind::AckOnly => self.congestion.on_ack_only_sent(bytes, now),
         }
         bytes
+    }
+
+    /// Returns the frame of the next packet, which has this header.
+    fn next_frame<'a>(&mut self, header: &ReliableHeader, extended_acks: &'a [u8], now: Instant) -> SessionFrame<'a> {
+        // An older arrival cannot be expressed: timestamps wrap after twice TIMESTAMP_REACH.
+        let can_echo = |newest: &NewestArrival| {
+            newest.sequence == header.acks.ack && !now.reached(newest.read_at, TIMESTAMP_REACH)
+        };
+        let newest = self.newest_arrival.filter(can_echo);
+        let arrived = newest.map(|newest| ArrivalEcho::of(newest.read_at, newest.socket_delay));
+        let nonces = self.endpoint.tracker.next_nonces(header, extended_acks);
+        SessionFrame { sent: Timestamp::from(now), nonces, arrived, extended_acks }
+    }
+
+    /// Sends ack-only packets while more packets are unreported than the frame of the last one could report.
+    pub(super) fn send_older_acks(&mut self, now: Instant, sink: &mut dyn Sink) {
+        while let Some(header) = self.endpoint.tracker.due_ack_header(now) {
+            let frame = self.next_frame(&header, &[], now);
+            let write = |buf: &mut [u8]| {
+                let mut writer = Writer::new(buf);
+                frame.emit(&mut writer);
+                writer.written().unwrap_or(0)
+            };
+            let kind = SessionPacketKind::AckOnly;
+            let sent = self.endpoint.send_framed(header, kind, now, sink, &mut self.ack_result, write);
+            let Ok((_, bytes)) = sent else { return };
+            self.congestion.on_ack_only_sent(bytes, now);
+        }
     }
 
     /// Sends a packet as reliable 1.0 does, in fragments if it is large.
@@ -290,7 +311,7 @@ impl ConnectionPath {
         Ok(sequence)
     }
 
-    /// Sends the acknowledgements that are due, in packets of their own without frames.
+    /// Sends the acknowledgements that are due as reliable 1.0 does, in packets without a payload.
     pub(super) fn send_plain_acks(&mut self, now: Instant, sink: &mut dyn Sink) {
         self.endpoint.send_acks(now, sink, &mut self.ack_result);
     }
@@ -413,10 +434,11 @@ impl ConnectionPath {
         self.endpoint.tracker.counters.acks_of_unsent
     }
 
-    /// Returns whether the peer acknowledged a number that was skipped.
+    /// Returns whether the peer acknowledged a packet that it did not receive: a skipped number, or one of which it
+    /// does not know the nonce.
     #[inline]
-    pub(super) const fn acked_skipped(&self) -> bool {
-        self.endpoint.tracker.acked_skipped()
+    pub(super) const fn has_false_acks(&self) -> bool {
+        self.endpoint.tracker.has_false_acks()
     }
 
     /// Takes the oldest event of a packet of ours, where the application polls them.
@@ -494,6 +516,7 @@ fn write_framed(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::session_frame::AckNonces;
 
     #[test]
     fn arrival_is_not_before_the_frame_that_did_not_name_it() {
@@ -501,7 +524,7 @@ mod tests {
         let ms = |millis: u16| Timestamp(4 * millis);
         let arrival = |held: u16, late: u8, since_previous: Option<u64>| {
             let arrived = Some(ArrivalEcho { at: ms(500 - held), late: 4 * late });
-            let frame = SessionFrame { sent: ms(500), arrived, extended_acks: &[] };
+            let frame = SessionFrame { sent: ms(500), nonces: AckNonces::default(), arrived, extended_acks: &[] };
             let sent = 500 * MS;
             let arrival = peer_arrival(sent, since_previous.map(|millis| millis * MS), &frame).unwrap();
             assert_eq!(arrival.read_at + arrival.ack_delay, sent);

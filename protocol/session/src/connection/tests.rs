@@ -16,7 +16,7 @@ use crate::congestion::{Algorithm, BytesPerSecond};
 use crate::reject::Reject;
 use crate::reliability::Sink;
 use crate::wire::reliable::{Acks, ReliableHeader, Sequence};
-use crate::wire::session_frame::{ArrivalEcho, SessionFrame, TIMESTAMP_REACH, Timestamp};
+use crate::wire::session_frame::{AckNonces, ArrivalEcho, SessionFrame, TIMESTAMP_REACH, Timestamp};
 use slipgate_netcode::time::Instant;
 use slipgate_netcode::wire::cursor::Writer;
 
@@ -160,7 +160,8 @@ fn datagram(sequence: u16, behind_frame: &[u8]) -> Vec<u8> {
     let mut buf = [0; 1200];
     let mut writer = Writer::new(&mut buf);
     ReliableHeader { sequence: Sequence(sequence), acks: Acks { ack: Sequence(65_535), bits: 0 } }.emit(&mut writer);
-    SessionFrame { sent: Timestamp(7), arrived: None, extended_acks: &[] }.emit(&mut writer);
+    SessionFrame { sent: Timestamp(7), nonces: AckNonces::default(), arrived: None, extended_acks: &[] }
+        .emit(&mut writer);
     writer.bytes(behind_frame);
     let bytes = writer.written().unwrap();
     buf[..bytes].to_vec()

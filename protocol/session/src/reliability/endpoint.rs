@@ -144,7 +144,8 @@ impl Endpoint {
         sink: &mut dyn Sink,
         fill: impl FnOnce(&mut [u8]) -> usize,
     ) -> Result<Sequence, SendError> {
-        let sent = self.core.send_framed(AckEliciting, now, sink, &mut self.events, |_, buf| fill(buf));
+        let header = self.core.tracker.next_header();
+        let sent = self.core.send_framed(header, AckEliciting, now, sink, &mut self.events, fill);
         sent.map(|(sequence, _)| sequence)
     }
 
@@ -326,18 +327,18 @@ impl EndpointCore {
         Ok(())
     }
 
-    /// Writes and records one packet that is not fragmented; `fill` gets its header. An ack-only packet is never
-    /// declared lost, and a peer that accepts it with [`Acceptance::TakeAckOnly`] sends no packet to acknowledge it.
-    /// Returns the packet's number, and its bytes on the path.
+    /// Writes and records one packet that is not fragmented, with this header. An ack-only packet is never declared
+    /// lost, and a peer that accepts it with [`Acceptance::TakeAckOnly`] sends no packet to acknowledge it. Returns the
+    /// packet's number, and its bytes on the path.
     pub(crate) fn send_framed(
         &mut self,
+        header: ReliableHeader,
         kind: SessionPacketKind,
         now: Instant,
         sink: &mut dyn Sink,
         outcomes: &mut impl PacketOutcomes,
-        fill: impl FnOnce(&ReliableHeader, &mut [u8]) -> usize,
+        fill: impl FnOnce(&mut [u8]) -> usize,
     ) -> Result<(Sequence, u32), SendError> {
-        let header = self.tracker.next_header();
         let buf = sink.next_buf().ok_or(SendError::Backlogged)?;
         // A buffer without room for the header and one byte can carry no payload at all.
         let no_room = SendError::TooLarge { channel: None, bytes: 1, limit: 0 };
@@ -346,7 +347,7 @@ impl EndpointCore {
         let start = writer.written().ok_or(no_room)?;
         let payload = buf.get_mut(start..).ok_or(no_room)?;
         let max_bytes = payload.len().min(self.limits.packet_bytes);
-        let bytes = fill(&header, payload.get_mut(..max_bytes).ok_or(no_room)?);
+        let bytes = fill(payload.get_mut(..max_bytes).ok_or(no_room)?);
         debug_assert!(bytes <= max_bytes, "fill reported more bytes than the buffer holds");
         let bytes = bytes.min(max_bytes);
         if bytes == 0 {

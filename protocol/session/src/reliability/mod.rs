@@ -27,6 +27,7 @@ mod config;
 pub mod constants;
 mod endpoint;
 mod fragment_pool;
+mod nonce_draws;
 mod number_skips;
 mod packet_events;
 mod packet_tracker;

@@ -2,10 +2,12 @@
 //! receive what it acknowledges (the optimistic ACK attack, RFC 9000, section 21.4).
 //!
 //! A skip follows at most [`MAX_BYTES_BETWEEN`] bytes after the previous one, so the number of bytes that a malicious
-//! receiver gains is bounded on a path of any rate. The peer cannot distinguish a skipped number from a lost packet.
+//! receiver gains is bounded on a path of any rate. A peer may recognise a skipped number by what is in the packets
+//! around it: nonces (`nonce_draws`) find one that acknowledges lost packets alone.
 
 use core::hash::BuildHasher;
 
+use super::nonce_draws::NonceDraws;
 use slipgate_netcode::crypto::key::Seed;
 use slipgate_netcode::crypto::keyed::HashKey;
 
@@ -39,10 +41,10 @@ impl NumberSkips {
         skips
     }
 
-    /// Returns a number from which the order of slices is drawn.
-    pub(crate) fn slice_secret(&self) -> u64 {
-        // The draws of skips never come to this index.
-        self.key.hash_one((self.connection, u64::MAX))
+    /// Returns the nonces of the packets of the same connection.
+    pub(super) fn nonces(&self) -> NonceDraws {
+        // Their hashes are those of three numbers, and the draws of skips those of two.
+        NonceDraws::new(self.key.clone(), self.connection)
     }
 
     /// Records a packet that was sent. Returns how many numbers are skipped behind it: 0 to 3.

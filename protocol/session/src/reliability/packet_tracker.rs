@@ -1,16 +1,20 @@
 //! The windows, packet events and statistics of an endpoint: everything but fragments.
 
+use alloc::boxed::Box;
+
 use super::NumberSkips;
 use super::config::{AckPolicy, EndpointConfig};
+use super::nonce_draws::NonceDraws;
 use super::packet_events::PacketOutcomes;
-use super::receive_window::ReceiveWindow;
+use super::receive_window::{ReceiveWindow, ack_words, extended_ack_words};
 use super::rtt::Rtt;
 use super::stats::{EndpointCounters, EndpointStats};
 use super::traffic_meter::{TrafficMeter, TrafficRates};
 use super::{Acceptance, ReceivedPacket, constants};
 use crate::congestion::{AckFaults, ArrivalOrder, LossDelays, SentPackets, SessionPacketKind};
 use crate::reject::{Reject, Rejects};
-use crate::wire::reliable::{ACKS_PER_HEADER, Acks, MAX_HEADER_BYTES, ReliableHeader, Sequence};
+use crate::wire::reliable::{Acks, MAX_HEADER_BYTES, ReliableHeader, Sequence};
+use crate::wire::session_frame::{AckNonces, SessionFrame};
 use slipgate_netcode::time::Instant;
 
 /// Bytes of extended acknowledgements that are read at most: with the 32 of the header they cover 1,056 packets.
@@ -35,8 +39,10 @@ pub(crate) struct PacketTracker {
     pub(crate) sent: SentPackets,
     /// Which numbers are skipped; `None` uses all of them.
     skips: Option<NumberSkips>,
-    /// Whether the peer acknowledged a skipped number.
-    acked_skipped: bool,
+    /// The nonces of sent packets; with `None` all are 0, and none is checked.
+    nonces: Option<Box<NonceDraws>>,
+    /// Whether the peer acknowledged a skipped number, or a packet of which it did not know the nonce.
+    has_false_acks: bool,
     received: ReceiveWindow,
     /// Whether the newest accepted packet overtook none: decides how its acknowledgements are read.
     arrival_order: ArrivalOrder,
@@ -54,7 +60,8 @@ impl PacketTracker {
             overhead: None,
             sent: SentPackets::new(config.sent_window),
             skips: None,
-            acked_skipped: false,
+            nonces: None,
+            has_false_acks: false,
             received: ReceiveWindow::new(config.received_window),
             arrival_order: ArrivalOrder::Overtaken,
             rtt: Rtt::new(constants::RTT_SMOOTHING, config.rtt_history),
@@ -66,9 +73,16 @@ impl PacketTracker {
 
     // Sending -------------------------------------------------------------------------------------------------------
 
-    /// Skips numbers from now on.
+    /// Skips numbers, and draws and checks nonces, from the first packet on.
     pub(crate) fn skip_numbers(&mut self, skips: NumberSkips) {
+        self.nonces = Some(Box::new(skips.nonces()));
         self.skips = Some(skips);
+    }
+
+    /// Returns the nonces of the next packet, which has this header and these acknowledgements behind it.
+    pub(crate) fn next_nonces(&mut self, header: &ReliableHeader, extended: &[u8]) -> AckNonces {
+        let own = self.nonces.as_mut().map_or(0, |nonces| nonces.nonce(self.sent.next_number()));
+        AckNonces { own, sum: self.received.nonce_sum(header.acks, extended) }
     }
 
     /// Counts sent packets with all bytes on the path from now on, those of each fragment's headers too.
@@ -78,13 +92,13 @@ impl PacketTracker {
 
     /// Returns the header of the next packet.
     #[inline]
-    pub(super) fn next_header(&self) -> ReliableHeader {
+    pub(crate) fn next_header(&self) -> ReliableHeader {
         ReliableHeader { sequence: self.sent.next_sequence(), acks: self.received.acks() }
     }
 
     /// Returns the header of an ack-only packet, if one is due.
     #[inline]
-    pub(super) fn due_ack_header(&self, now: Instant) -> Option<ReliableHeader> {
+    pub(crate) fn due_ack_header(&self, now: Instant) -> Option<ReliableHeader> {
         let acks = self.received.due_acks(self.policy?, now)?;
         Some(ReliableHeader { sequence: self.sent.next_sequence(), acks })
     }
@@ -172,6 +186,18 @@ impl PacketTracker {
         self.received.advance(sequence);
     }
 
+    /// Notes the nonce of an accepted packet, and checks that its sender knows those of all that it acknowledges.
+    pub(crate) fn on_nonces(&mut self, packet: &ReceivedPacket<'_>, frame: &SessionFrame<'_>) {
+        self.received.set_nonce(packet.sequence, frame.nonces.own);
+        let Self { nonces: Some(nonces), sent, arrival_order, .. } = self else { return };
+        let mut sum = 0;
+        let mut acks = ack_words(packet.acks, frame.extended_acks).filter(|(_, bits)| *bits != 0);
+        let is_known = acks.all(|(ack, bits)| {
+            sent.resolve_acks(ack, bits, *arrival_order, |number, bits| sum ^= nonces.sum(number, bits))
+        });
+        self.has_false_acks |= is_known && sum != frame.nonces.sum;
+    }
+
     /// Counts the bytes of an accepted datagram.
     pub(super) fn count_datagram(&mut self, bytes: usize, now: Instant) {
         self.meter.on_datagram(self.with_lower_layers(bytes), now);
@@ -196,10 +222,8 @@ impl PacketTracker {
     ) {
         let mut faults = AckFaults::default();
         // Our own peers send at most 28 bytes; what a foreign peer adds beyond the limit is ignored.
-        let words = bits.get(..MAX_EXTENDED_BYTES).unwrap_or(bits).chunks(8);
-        for (back, word) in (ACKS_PER_HEADER..).step_by(64).zip(words) {
-            let bits = word.iter().rev().fold(0, |bits, byte| bits << 8 | u64::from(*byte));
-            let found = self.on_acks(ack - back, bits, now, outcomes);
+        for (ack, bits) in extended_ack_words(ack, bits.get(..MAX_EXTENDED_BYTES).unwrap_or(bits)) {
+            let found = self.on_acks(ack, bits, now, outcomes);
             faults = AckFaults { unsent: faults.unsent | found.unsent, skipped: faults.skipped | found.skipped };
         }
         self.count_faults(faults);
@@ -231,7 +255,7 @@ impl PacketTracker {
     fn count_faults(&mut self, faults: AckFaults) {
         // One count for a datagram, however many unsent packets it names.
         self.counters.acks_of_unsent += u64::from(faults.unsent);
-        self.acked_skipped |= faults.skipped;
+        self.has_false_acks |= faults.skipped;
     }
 
     // Time ----------------------------------------------------------------------------------------------------------
@@ -265,9 +289,10 @@ impl PacketTracker {
 
     // Queries -------------------------------------------------------------------------------------------------------
 
-    /// Returns whether the peer acknowledged a number that no packet had.
-    pub(crate) const fn acked_skipped(&self) -> bool {
-        self.acked_skipped
+    /// Returns whether the peer acknowledged a number that no packet had, or did not know the nonces of the packets
+    /// that it acknowledged.
+    pub(crate) const fn has_false_acks(&self) -> bool {
+        self.has_false_acks
     }
 
     pub(super) fn stats(&self, now: Instant) -> EndpointStats {

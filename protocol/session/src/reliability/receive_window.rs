@@ -1,6 +1,9 @@
 //! Which packets arrived, and which arrivals no header has reported yet (§2.4).
 
+use alloc::boxed::Box;
+
 use super::config::AckPolicy;
+use super::nonce_draws::xor_of;
 use crate::congestion::ArrivalOrder;
 use crate::reject::Reject;
 use crate::wire::reliable::{ACKS_PER_HEADER, Acks, Sequence, SequenceBits, low_bits};
@@ -15,6 +18,8 @@ pub(super) struct ReceiveWindow {
     next: Sequence,
     size: u16,
     arrived: SequenceBits,
+    /// The lower and the upper bits of the nonces of those packets, from the first one on that is not 0.
+    nonces: Option<Box<[SequenceBits; 2]>>,
     /// Packets that require an acknowledgement and were in no header yet.
     unacked: SequenceBits,
     unacked_count: u16,
@@ -31,6 +36,7 @@ impl ReceiveWindow {
             next: Sequence::default(),
             size,
             arrived: SequenceBits::new(size),
+            nonces: None,
             unacked: SequenceBits::new(size),
             unacked_count: 0,
             oldest_unacked: Sequence::default(),
@@ -71,6 +77,26 @@ impl ReceiveWindow {
     pub(super) fn mark(&mut self, sequence: Sequence) {
         self.advance(sequence);
         self.arrived.set(sequence);
+    }
+
+    /// Notes the nonce of a packet, if it is marked.
+    pub(super) fn set_nonce(&mut self, sequence: Sequence, nonce: u8) {
+        // The bits of another number may be those of a marked packet, one window older.
+        if !self.has(sequence) || nonce == 0 && self.nonces.is_none() {
+            return;
+        }
+        let size = self.size;
+        let [low, high] = &mut **self.nonces.get_or_insert_with(|| Box::new([size; 2].map(SequenceBits::new)));
+        low.assign(sequence, nonce & 1 != 0);
+        high.assign(sequence, nonce & 2 != 0);
+    }
+
+    /// Returns the XOR of the nonces of the packets that these acknowledgements report, of a header and behind it.
+    pub(super) fn nonce_sum(&self, acks: Acks, extended: &[u8]) -> u8 {
+        let Some([low, high]) = self.nonces.as_deref() else { return 0 };
+        ack_words(acks, extended).fold(0, |sum, (ack, bits)| {
+            sum ^ (xor_of(high.newest_first(ack), bits) << 1 | xor_of(low.newest_first(ack), bits))
+        })
     }
 
     /// Notes that the marked packet requires an acknowledgement. Ack-only packets must never require one, or two idle
@@ -223,6 +249,17 @@ impl ReceiveWindow {
     fn is_ahead(&self, sequence: Sequence) -> bool {
         (sequence + 1).is_newer_than(self.next)
     }
+}
+
+/// Iterates over acknowledgements of a header and those behind it: bit i of each word stands for its packet - i.
+pub(super) fn ack_words(acks: Acks, extended: &[u8]) -> impl Iterator<Item = (Sequence, u64)> {
+    core::iter::once((acks.ack, acks.bits.into())).chain(extended_ack_words(acks.ack, extended))
+}
+
+/// Iterates over the acknowledgements behind a header with this `ack`, as [`ack_words`] does.
+pub(super) fn extended_ack_words(ack: Sequence, bits: &[u8]) -> impl Iterator<Item = (Sequence, u64)> {
+    let words = bits.chunks(8).map(|word| word.iter().rev().fold(0, |bits, byte| bits << 8 | u64::from(*byte)));
+    (ACKS_PER_HEADER..).step_by(64).zip(words).map(move |(back, bits)| (ack - back, bits))
 }
 
 #[cfg(test)]

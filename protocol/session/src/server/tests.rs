@@ -12,7 +12,7 @@ use crate::channel::transfer::{ContentDigest, TransferAdmission, TransferConfig,
 use crate::channel::{ChannelConfig, Kind, Layout, steps};
 use crate::connection::ConnectionConfig;
 use crate::wire::reliable::{Acks, ReliableHeader, Sequence};
-use crate::wire::session_frame::{SessionFrame, Timestamp};
+use crate::wire::session_frame::{AckNonces, SessionFrame, Timestamp};
 use slipgate_netcode::crypto::key::{Key, Seed};
 use slipgate_netcode::server::ServerConfig;
 use slipgate_netcode::time::UnixMillis;
@@ -46,7 +46,8 @@ fn packet(sequence: u16, layout: &Layout, frames: &[u8]) -> Vec<u8> {
     let hello_bytes = control::write(&ControlMessage::Hello(message), &mut hello);
     let mut writer = Writer::new(&mut buf);
     ReliableHeader { sequence: Sequence(sequence), acks: Acks::NONE }.emit(&mut writer);
-    SessionFrame { sent: Timestamp(sequence), arrived: None, extended_acks: &[] }.emit(&mut writer);
+    SessionFrame { sent: Timestamp(sequence), nonces: AckNonces::default(), arrived: None, extended_acks: &[] }
+        .emit(&mut writer);
     writer.bytes(&hello[..hello_bytes]);
     writer.bytes(frames);
     let written = writer.written().unwrap();

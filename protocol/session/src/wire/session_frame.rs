@@ -37,6 +37,12 @@ const ECHO: u8 = 1 << 0;
 const EXTENDED: u8 = 1 << 1;
 /// Flag: the arrival time has a socket delay.
 const LATE: u8 = 1 << 2;
+/// The nonce of the packet in the flags, and the sum of the nonces of those that it acknowledges.
+const NONCE_SHIFT: u32 = 3;
+const NONCE_SUM_SHIFT: u32 = 5;
+/// A nonce has two bits.
+const NONCE_BITS: u8 = 3;
+const NONCES: u8 = NONCE_BITS << NONCE_SHIFT | NONCE_BITS << NONCE_SUM_SHIFT;
 
 /// A time of one side's clock in units of 250 microseconds, modulo 65,536. It wraps every 16.384 seconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
@@ -83,11 +89,22 @@ impl ArrivalEcho {
     }
 }
 
-/// The frame behind the header of every session packet that has a payload.
+/// The nonces of a packet: two random bits, and what proves that it acknowledges only packets that arrived.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+pub struct AckNonces {
+    /// The nonce of this packet: 0 to 3.
+    pub own: u8,
+    /// The XOR of the nonces of all packets that its header and its frame acknowledge: 0 to 3.
+    pub sum: u8,
+}
+
+/// The frame behind the header of every session packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SessionFrame<'a> {
     /// When the packet was sent, by its sender's clock.
     pub sent: Timestamp,
+    /// The nonces.
+    pub nonces: AckNonces,
     /// When the packet that the header names in `ack` arrived, by the same clock; `None` if that was
     /// 8,192 ms ago or longer.
     pub arrived: Option<ArrivalEcho>,
@@ -132,9 +149,10 @@ impl<'a> SessionFrame<'a> {
         let flags = reader.read::<u8>().ok_or(SessionFrameError::Cut)?;
         let has = |flag| flags & flag != 0;
         // Unknown flags are refused: what follows them could not be parsed.
-        if has(!(ECHO | EXTENDED | LATE)) || has(LATE) && !has(ECHO) {
+        if has(!(ECHO | EXTENDED | LATE | NONCES)) || has(LATE) && !has(ECHO) {
             return Err(SessionFrameError::Flags);
         }
+        let nonces = AckNonces { own: flags >> NONCE_SHIFT & NONCE_BITS, sum: flags >> NONCE_SUM_SHIFT & NONCE_BITS };
         let sent = parse_timestamp(&mut reader)?;
         let at = if has(ECHO) { Some(parse_timestamp(&mut reader)?) } else { None };
         let arrived = match at {
@@ -142,7 +160,7 @@ impl<'a> SessionFrame<'a> {
             at => at.map(|at| ArrivalEcho { at, late: 0 }),
         };
         if !has(EXTENDED) {
-            return Ok((Self { sent, arrived, extended_acks: &[] }, reader.rest()));
+            return Ok((Self { sent, nonces, arrived, extended_acks: &[] }, reader.rest()));
         }
         // The length is explicit: the message frames follow directly.
         let bytes = usize::from(reader.read::<u8>().ok_or(SessionFrameError::Cut)?);
@@ -150,18 +168,21 @@ impl<'a> SessionFrame<'a> {
             return Err(SessionFrameError::ExtendedAcks);
         }
         let (extended_acks, rest) = reader.rest().split_at_checked(bytes).ok_or(SessionFrameError::Cut)?;
-        Ok((Self { sent, arrived, extended_acks }, rest))
+        Ok((Self { sent, nonces, arrived, extended_acks }, rest))
     }
 
     /// Writes the frame, 3 to 35 bytes.
     #[inline]
     pub fn emit(&self, writer: &mut Writer<'_>) {
         debug_assert!(self.extended_acks.len() <= MAX_EXTENDED_ACK_BYTES, "no peer reads a longer field");
+        let AckNonces { own, sum } = self.nonces;
+        debug_assert!(own.max(sum) <= NONCE_BITS, "a nonce has two bits");
+        let nonces = (own & NONCE_BITS) << NONCE_SHIFT | (sum & NONCE_BITS) << NONCE_SUM_SHIFT;
         let behind = if self.extended_acks.is_empty() { 0 } else { EXTENDED };
         let late = self.arrived.map_or(0, |arrived| arrived.late);
         // Zero is expressed by the missing flag: the parser refuses an explicit zero.
         let is_late = if late == 0 { 0 } else { LATE };
-        writer.write::<u8>(behind | is_late | self.arrived.map_or(0, |_| ECHO));
+        writer.write::<u8>(nonces | behind | is_late | self.arrived.map_or(0, |_| ECHO));
         writer.write::<u16>(self.sent.0);
         if let Some(arrived) = self.arrived {
             writer.write::<u16>(arrived.at.0);
@@ -208,11 +229,13 @@ mod tests {
         #[test]
         fn written_frames_are_read_back(
             sent: u16,
+            (own, sum) in (0_u8..4, 0_u8..4),
             arrived: Option<(u16, u8)>,
             acks in prop::collection::vec(any::<u8>(), 0..29),
         ) {
             let arrived = arrived.map(|(at, late)| ArrivalEcho { at: Timestamp(at), late });
-            let frame = SessionFrame { sent: Timestamp(sent), arrived, extended_acks: &acks };
+            let nonces = AckNonces { own, sum };
+            let frame = SessionFrame { sent: Timestamp(sent), nonces, arrived, extended_acks: &acks };
             let bytes = bytes(&frame, b"rest");
             prop_assert!(bytes.len() <= MAX_FRAME_BYTES + 4);
             prop_assert_eq!(SessionFrame::parse(&bytes), Ok((frame, &b"rest"[..])));
@@ -224,7 +247,7 @@ mod tests {
 
     #[test]
     fn unknown_flags_and_wrong_lengths_are_refused() {
-        for flags in (0..=u8::MAX).filter(|flags| flags & !7 != 0 || flags & 5 == 4) {
+        for flags in (0..=u8::MAX).filter(|flags| flags & 0x80 != 0 || flags & 5 == 4) {
             assert_eq!(SessionFrame::parse(&[flags, 0, 0, 0, 0, 1, 0]), Err(SessionFrameError::Flags));
         }
         assert_eq!(SessionFrame::parse(&[ECHO | LATE, 0, 0, 0, 0, 0]), Err(SessionFrameError::Late));

@@ -25,7 +25,6 @@ pub mod frame;
 mod incoming;
 mod receiver;
 mod sender;
-mod slice_order;
 mod store;
 mod transfers;
 
@@ -36,7 +35,6 @@ use sha2::{Digest as _, Sha256};
 
 pub use self::event::TransferEvent;
 pub use self::receiver::{PartialTransfer, TransferContent};
-pub(crate) use self::slice_order::SliceOrder;
 pub(crate) use self::store::HashingGrant;
 pub use self::transfers::Transfers;
 

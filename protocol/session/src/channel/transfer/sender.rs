@@ -118,14 +118,13 @@ impl TransferSender {
         }
     }
 
-    /// Writes a slice that waits, this many frames behind the first one or the next that waits, and those directly
-    /// behind it that wait as well, as many as fit.
-    pub(super) fn write_slices(&mut self, ahead: u32, buf: &mut [u8]) -> Option<(usize, SentTransferFrame)> {
+    /// Writes the first slice that waits, and those directly behind it that wait as well, as many as fit.
+    pub(super) fn write_slices(&mut self, buf: &mut [u8]) -> Option<(usize, SentTransferFrame)> {
         if !self.has_slices() {
             return None;
         }
+        let (id, index) = (self.id, self.waiting.first()?);
         let most = buf.len().saturating_sub(SLICE_HEADER_BYTES);
-        let (id, index) = (self.id, self.waiting_ahead(ahead, most)?);
         // The slices of a frame are contiguous in the content.
         let start = self.shape.slice(index)?.start;
         let fits = |slice: &Range<usize>| slice.end - start <= most;
@@ -140,18 +139,6 @@ impl TransferSender {
             self.waiting.remove(index);
         }
         Some((bytes, SentTransferFrame::Slices { transfer: id, first: index, count }))
-    }
-
-    /// Returns the first slice that waits behind this many frames with `most` bytes of slices, or else the first one.
-    fn waiting_ahead(&self, frames: u32, most: usize) -> Option<u32> {
-        let first = self.waiting.first()?;
-        if frames == 0 {
-            return Some(first);
-        }
-        // Frames begin at multiples of their slices, so that no short runs remain between them.
-        let slices = u32::try_from(most / usize::from(self.shape.slice_bytes)).unwrap_or(1).max(1);
-        let from = (first / slices).saturating_add(frames).saturating_mul(slices);
-        self.waiting.next(from).or(Some(first))
     }
 
     /// Handles the acknowledgement of a packet with a frame of this transfer.

@@ -9,7 +9,6 @@ use super::frame::TransferFrame;
 use super::incoming::IncomingTransfers;
 use super::receiver::PartialTransfer;
 use super::sender::TransferSender;
-use super::slice_order::SliceOrder;
 use super::store::HashingGrant;
 use super::{
     Reception, SentTransferFrame, Transfer, TransferConfig, TransferConfigError, TransferEvent, TransferId,
@@ -60,11 +59,6 @@ impl Transfers {
     pub fn new(config: TransferConfig, budget: Option<MemoryBudget>) -> Result<Self, TransferConfigError> {
         config.check()?;
         Ok(Self { outgoing: OutgoingTransfers::new(&config), incoming: IncomingTransfers::new(config, budget) })
-    }
-
-    /// Sends slices in this order instead of an ascending one.
-    pub(crate) fn order_slices(&mut self, order: SliceOrder) {
-        self.outgoing.order = Some(order);
     }
 
     /// Limits the hashing of received transfers to the grant.
@@ -206,8 +200,6 @@ pub(super) struct OutgoingTransfers {
     slice_bytes: u16,
     /// The transfer that writes next. It rotates.
     turn: usize,
-    /// The order of slices, `None` if it is ascending.
-    order: Option<SliceOrder>,
 }
 
 struct WaitingTransfer {
@@ -226,7 +218,6 @@ impl OutgoingTransfers {
             max_waiting: config.max_waiting,
             slice_bytes: config.slice_bytes,
             turn: 0,
-            order: None,
         }
     }
 
@@ -279,8 +270,7 @@ impl OutgoingTransfers {
         for _ in 0..count {
             // Round robin by frame: small transfers complete early.
             self.turn = (self.turn + 1) % count;
-            let Some(sender) = self.active.get_mut(self.turn).filter(|sender| sender.has_slices()) else { continue };
-            let written = sender.write_slices(self.order.as_mut().map_or(0, SliceOrder::draw), buf);
+            let written = self.active.get_mut(self.turn).and_then(|sender| sender.write_slices(buf));
             if written.is_some() {
                 return written;
             }

@@ -20,7 +20,7 @@ use crate::reject::Reject;
 use crate::reliability::{Acceptance, ParsedPacket};
 use crate::wire::PayloadSpan;
 use crate::wire::reliable::{ReliableHeader, is_fragment};
-use crate::wire::session_frame::{SessionFrame, SessionFrameError};
+use crate::wire::session_frame::SessionFrame;
 use slipgate_netcode::time::Instant;
 
 /// How often a peer may acknowledge packets that were never sent. An honest peer never does, and a malicious one learns
@@ -56,8 +56,7 @@ pub struct ChannelMessage {
 /// The parts of a datagram.
 struct DatagramParts<'d> {
     packet: ParsedPacket<'d>,
-    /// `None` in a packet of acknowledgements alone, as reliable 1.0 sends them.
-    frame: Option<SessionFrame<'d>>,
+    frame: SessionFrame<'d>,
     /// Behind the session frame: control messages and message frames.
     rest: &'d [u8],
     /// The message frames.
@@ -85,16 +84,16 @@ impl Connection {
         if !self.channels.fits_any(frames.len()) && !self.has_memory(&packet, frames) {
             // This side has no memory and drops the peer's acknowledgements: that is not the peer's fault.
             self.ack_watchdog.on_acked();
-            return self.path.handle_framed(&packet, None, Acceptance::Refuse, unread, now).map(|_| None);
+            return self.path.handle_framed(&packet, &frame, Acceptance::Refuse, unread, now).map(|_| None);
         }
         // The decision to acknowledge is made before any message is read.
         let acceptance = self.acceptance(rest, frames);
         let control_bytes = rest.len() - frames.len();
-        let costly_bytes = control_bytes + frame.as_ref().map_or(0, |frame| frame.extended_acks.len());
+        let costly_bytes = control_bytes + frame.extended_acks.len();
         if costly_bytes > 0 {
             self.work.charge(costly_bytes as u64 * CONTROL_BYTE_WORK);
         }
-        let times = self.path.handle_framed(&packet, frame.as_ref(), acceptance, unread, now)?;
+        let times = self.path.handle_framed(&packet, &frame, acceptance, unread, now)?;
         self.process_acks();
         self.ack_watchdog.on_acked_to(self.path.peer_received_end());
         self.check_acks(rest);
@@ -224,7 +223,7 @@ impl Connection {
                 return Err(reject);
             }
         };
-        let Ok((frame, rest)) = parse_frame(payload) else {
+        let Ok((frame, rest)) = SessionFrame::parse(payload) else {
             self.break_off_foreign();
             return Err(Reject::Refused);
         };
@@ -253,14 +252,14 @@ impl Connection {
 
     /// Closes the connection if the peer acknowledges what it did not receive.
     fn check_acks(&mut self, rest: &[u8]) {
-        let (unsent, has_acked_skipped) = (self.path.acks_of_unsent(), self.path.acked_skipped());
+        let (unsent, has_false_acks) = (self.path.acks_of_unsent(), self.path.has_false_acks());
         if !self.has_peer_hello && rest.is_empty() {
             // The payloads of another protocol look like acknowledgements, but seldom like true ones.
-            if has_acked_skipped || unsent > 0 {
+            if has_false_acks || unsent > 0 {
                 self.break_off_foreign();
             }
-        // A skipped number cannot be acknowledged by mistake.
-        } else if has_acked_skipped || unsent >= MAX_ACKS_OF_UNSENT {
+        // No skipped number is acknowledged by mistake, and no nonce is mistaken.
+        } else if has_false_acks || unsent >= MAX_ACKS_OF_UNSENT {
             self.break_off_violation(ChannelViolation::AcksOfUnsent);
         }
     }
@@ -397,12 +396,4 @@ impl Connection {
 /// Returns the message with its span counted from the start of the datagram.
 fn located(message: ReceivedMessage, cursor: &MessageCursor) -> ChannelMessage {
     ChannelMessage { channel: message.channel, span: message.span.shifted(cursor.start), times: cursor.times }
-}
-
-/// Parses the session frame of a packet; a packet of acknowledgements alone may have none.
-fn parse_frame(payload: &[u8]) -> Result<(Option<SessionFrame<'_>>, &[u8]), SessionFrameError> {
-    if payload.is_empty() {
-        return Ok((None, payload));
-    }
-    SessionFrame::parse(payload).map(|(frame, rest)| (Some(frame), rest))
 }

@@ -125,8 +125,8 @@ impl Connection {
         if self.path.owes_acks(now) {
             self.path.send_framed(SessionPacketKind::AckOnly, self.max_packet_bytes(), now, sink, |_, _| 0);
             // More packets may have arrived in one tick than one frame can acknowledge.
-            self.path.send_plain_acks(now, sink);
-            // Packets without frames use up numbers that the channels must not wait for.
+            self.path.send_older_acks(now, sink);
+            // Ack-only packets use up numbers that the channels must not wait for.
             self.channels.skip(self.path.newest_sent());
         }
         sent

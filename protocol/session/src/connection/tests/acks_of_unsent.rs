@@ -8,7 +8,7 @@ fn acknowledging(sequence: u16, ack: u16, bits: u32, extended_acks: &[u8]) -> Ve
     let mut buf = [0; 100];
     let mut writer = Writer::new(&mut buf);
     ReliableHeader { sequence: Sequence(sequence), acks: Acks { ack: Sequence(ack), bits } }.emit(&mut writer);
-    SessionFrame { sent: Timestamp(7), arrived: None, extended_acks }.emit(&mut writer);
+    SessionFrame { sent: Timestamp(7), nonces: AckNonces::default(), arrived: None, extended_acks }.emit(&mut writer);
     let bytes = writer.written().unwrap();
     buf[..bytes].to_vec()
 }

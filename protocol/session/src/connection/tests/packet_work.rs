@@ -21,7 +21,8 @@ fn packets_are_charged_for_bytes_control_frames_and_messages() {
     let mut buf = [0; 1200];
     let mut writer = Writer::new(&mut buf);
     ReliableHeader { sequence: Sequence(0), acks: Acks { ack: Sequence(65_535), bits: 0 } }.emit(&mut writer);
-    SessionFrame { sent: Timestamp(7), arrived: None, extended_acks: &extended_acks }.emit(&mut writer);
+    SessionFrame { sent: Timestamp(7), nonces: AckNonces::default(), arrived: None, extended_acks: &extended_acks }
+        .emit(&mut writer);
     writer.bytes(&control);
     writer.bytes(&message);
     let bytes = writer.written().unwrap();
@@ -43,20 +44,17 @@ fn refused_packets_are_counted_once_by_their_cause() {
     let config = ConnectionConfig { work: limits, ..ConnectionConfig::default() };
     let mut end = connection(&config, layout());
     let now = Instant::from_start(Duration::from_millis(100));
-    let mut buf = [0; 64];
-    let mut writer = Writer::new(&mut buf);
-    ReliableHeader { sequence: Sequence(0), acks: Acks { ack: Sequence(65_535), bits: 0 } }.emit(&mut writer);
-    let datagram = writer.written().unwrap();
+    let datagram = datagram(0, &[]);
     let refused = |over_budget, not_taken| RefusedPackets { over_budget, not_taken };
 
-    end.handle(&buf[..datagram], Duration::ZERO, now).unwrap();
+    end.handle(&datagram, Duration::ZERO, now).unwrap();
     assert_eq!(end.take_refused(), refused(0, 0), "the budget is not used up yet");
     for _ in 0..3 {
-        assert_eq!(end.handle(&buf[..datagram], Duration::ZERO, now).unwrap_err(), Reject::OverBudget);
+        assert_eq!(end.handle(&datagram, Duration::ZERO, now).unwrap_err(), Reject::OverBudget);
     }
     end.set_intake(Intake::Refused);
     for _ in 0..2 {
-        assert_eq!(end.handle(&buf[..datagram], Duration::ZERO, now).unwrap_err(), Reject::NotTaken);
+        assert_eq!(end.handle(&datagram, Duration::ZERO, now).unwrap_err(), Reject::NotTaken);
     }
     assert_eq!(end.take_refused(), refused(3, 2));
     assert_eq!(end.take_refused(), refused(0, 0));

@@ -41,7 +41,8 @@ fn ack_only_packet_is_not_acked_but_is_processed() {
         1
     };
     let mut none = PacketEvents::new(0);
-    alice.core.send_framed(AckOnly, now, &mut wire, &mut none, |_, buf| fill(buf)).unwrap();
+    let header = alice.next_header();
+    alice.core.send_framed(header, AckOnly, now, &mut wire, &mut none, fill).unwrap();
     bob.handle_if(&wire.sent[0], now, |_| Acceptance::TakeAckOnly).unwrap();
     let later = Instant::from_start(Duration::from_secs(3));
     let mut ack_only = Datagrams::default();
@@ -60,7 +61,8 @@ fn ack_only_packet_is_not_acked_but_is_processed() {
     let bytes = bob.core.tracker.extended_acks(&mut bits);
     let ack = bob.next_header().acks.ack;
     let mut back = Datagrams::default();
-    bob.core.send_framed(AckOnly, later, &mut back, &mut none, |_, buf| fill(buf)).unwrap();
+    let header = bob.next_header();
+    bob.core.send_framed(header, AckOnly, later, &mut back, &mut none, fill).unwrap();
     bob.core.tracker.extended_acks_sent(bytes);
     let mut ack_only = Datagrams::default();
     bob.transmit(Instant::from_start(Duration::from_secs(9)), &mut ack_only);

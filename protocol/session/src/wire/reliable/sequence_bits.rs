@@ -54,6 +54,14 @@ impl SequenceBits {
         }
     }
 
+    /// Sets or clears one bit.
+    pub(crate) fn assign(&mut self, sequence: Sequence, is_set: bool) {
+        let (word, bit) = self.slot(sequence);
+        if let Some(word) = self.words.get_mut(word) {
+            *word = *word & !(1 << bit) | u64::from(is_set) << bit;
+        }
+    }
+
     /// Returns whether no bit is set.
     pub(crate) fn is_empty(&self) -> bool {
         self.words.iter().all(|word| *word == 0)
