@@ -19,7 +19,7 @@ use slipgate_session::connection::{CloseKind, Connection, ConnectionConfig, Role
 use slipgate_session::reliability::Sink;
 use slipgate_session::wire::reliable::{ReliableHeader, Sequence};
 use slipgate_session::wire::session_frame::{ArrivalEcho, SessionFrame, Timestamp};
-use slipgate_sim::{Buffer, Conditions, Random, Rate, RateLimit};
+use slipgate_sim::{Buffer, Conditions, Loss, Random, Rate, RateLimit, Share};
 use slipgate_tests::sinks::Payloads;
 use slipgate_tests::world::{End, PathSink, Program, SentDatagrams, World};
 
@@ -478,4 +478,24 @@ fn false_send_times_gain_little() {
         println!("{lie:?}: at worst {excess} bytes beyond an honest one in 9 s, goal {GOAL}; {ended} of 4 ended");
         assert!(excess <= GOAL && (ended == 4) == *is_ended, "{lie:?}: {excess} bytes, {ended} ended");
     }
+}
+
+/// Returns the bytes that are sent to a receiver on a path of `mbit` Mbit/s, as a share of what it carries in the time
+/// of a world.
+fn load(lie: Lie, path: &Conditions, mbit: u32, seed: u64) -> f64 {
+    let mut world = world(lie, path, seed, Numbering::Skipping);
+    (0..PLAYED.as_millis() / STEP.as_millis()).for_each(|_| world.turn(STEP));
+    on_path(world.sent(End::A)) as f64 / (f64::from(mbit) * 125_000.0 * PLAYED.as_secs_f64())
+}
+
+/// With false times no queue is seen. What overflows a small buffer looks like random loss, which is sent on top of the
+/// delivery rate, but hardly more of it than random loss explains: otherwise 1.54 of the capacity was sent.
+#[test]
+fn false_times_hardly_overload_a_path_that_loses_packets() {
+    let path = Conditions { loss: Loss::Random(Share::percent(2.0)), ..access_line(10, 30, 20) };
+    let lie = Lie { delays: FalseDelays::SlowReturn, ..lie(FalseAcks::DelaysAlone, 0) };
+    let loads = Vec::from_iter((0..10).map(|seed| load(lie, &path, 10, seed)));
+    let max = loads.iter().copied().fold(0.0, f64::max);
+    println!("false times, 10 Mbit/s, 30 ms, 2 % loss: {max:.2} of the capacity is sent at most, {loads:.2?}");
+    assert!(max < 1.35, "{loads:.2?} of the capacity are sent");
 }

@@ -24,6 +24,8 @@ const RANDOM_LOSS_MEMORY: Seconds = Seconds(30.0);
 const EXCESS_FACTOR: f64 = 1.25;
 const EXCESS_SHARE: f64 = 0.04;
 const DEVIATIONS: f64 = 2.0;
+/// The loss that is sent on top of the delivery rate, at most, as a multiple of what is not excessive.
+const PLAUSIBLE: f64 = 1.25;
 /// The deviation is that of at least this loss.
 const MIN_DEVIATING: f64 = 0.02;
 /// The minimum packets for a result.
@@ -165,10 +167,21 @@ impl LossEstimator {
         if self.recent_packets < MIN_PACKETS || lost < MIN_LOST || !often {
             return false;
         }
+        self.recent > self.max_random()
+    }
+
+    /// Returns the largest share that random loss explains.
+    fn max_random(&self) -> f64 {
         // The standard deviation of a binomial share.
         let deviating = self.random_loss.at_least(MIN_DEVIATING) * (1.0 - self.random_loss);
         let deviation = libm::sqrt(deviating / self.recent_packets.at_least(1.0));
-        self.recent > EXCESS_FACTOR * self.random_loss + EXCESS_SHARE + DEVIATIONS * deviation
+        EXCESS_FACTOR * self.random_loss + EXCESS_SHARE + DEVIATIONS * deviation
+    }
+
+    /// Returns the recent loss as far as it may be random, which is sent on top of the delivery rate (Glide §4.9).
+    pub(super) fn plausible(&self) -> f64 {
+        // Most paths lose too little for a comparison, which costs no square root.
+        if self.recent <= EXCESS_SHARE { self.recent } else { self.recent.at_most(PLAUSIBLE * self.max_random()) }
     }
 
     /// Sets the random loss. It covers the packets counted so far, so they are dropped.
@@ -254,10 +267,12 @@ mod tests {
         let (mut losses, mut sent) = (LossEstimator::new(), TestSender::new(0.0));
         lose(&mut losses, &mut sent, 5, 20, 1);
         assert!(losses.is_excess());
+        // 5/4 of 4 % and two deviations of 1.3 or 1.4 %.
+        assert!((0.08..0.087).contains(&losses.plausible()), "{}", losses.plausible());
         losses.set_random_loss(0.2, sent.now);
         assert!(!losses.is_excess() && losses.recent_packets() == 0.0);
         lose(&mut losses, &mut sent, 5, 20, 1);
-        assert!(!losses.is_excess());
+        assert!(!losses.is_excess() && losses.plausible() == losses.recent());
         lose(&mut losses, &mut sent, 5, 50, 1);
         assert!(losses.is_excess());
     }

@@ -249,7 +249,7 @@ impl Glide {
         // Bytes in flight beyond one base round trip are queued.
         let in_queue = (float(feedback.in_flight) / arrivals - base_round_trip).at_least(0.0);
         // With a queue the loss may be congestive: then count only the known random loss as delivered.
-        let known_loss = if queue < target { self.losses.recent() } else { self.losses.random_loss() };
+        let known_loss = if queue < target { self.losses.plausible() } else { self.losses.random_loss() };
         let (newest_sent, newest_queue) = newest.unzip();
         Some(PathSample {
             now,
