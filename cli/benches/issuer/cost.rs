@@ -1,6 +1,6 @@
 //! The cost of a token over HTTP, plain and with TLS, beside that of a bare axum handler with the same bodies.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -31,7 +31,7 @@ const CONNECTIONS: usize = 16;
 pub(crate) fn serve_bare() {
     let tls = std::env::args().nth(2).map(|folder| TlsFiles::in_folder(folder.as_ref()));
     let mut body = Vec::new();
-    std::io::stdin().read_to_end(&mut body).unwrap();
+    io::stdin().read_to_end(&mut body).unwrap();
     let body = Bytes::from(body);
     let handler = move |request: Bytes| async move {
         let request: serde_json::Value = serde_json::from_slice(&request).unwrap();
@@ -51,26 +51,32 @@ pub(crate) fn serve_bare() {
     runtime.block_on(serving).unwrap();
 }
 
-/// Measures both in turn without TLS and with it, and prints the rows.
+/// Measures both in turn without TLS and with it, with a backend that sleeps in each read and with one that polls, and
+/// prints the rows. A server has to wake a backend that sleeps, on the server's own CPU time: one which responds sooner
+/// finds it awake.
 pub(crate) fn run() {
     println!("Cost of a token | issuer | bare axum handler | ratio | goal");
     println!("--- | --- | --- | --- | ---");
     let folder = TestFolder::new();
     let plain = Program::start_with_log_file(folder.complete(&[]), &folder.path.join("log"));
     let body = Requests::new(&plain, &folder).body_of_a_token();
-    compare("", &plain, &folder, &body, None);
+    for waiting in [Waiting::Asleep, Waiting::Polling] {
+        compare("", &plain, &folder, &body, None, waiting);
+    }
     drop(plain);
     let files = TlsFiles::create(&folder);
     let flags = files.flags();
     let encrypted = folder.complete(&flags.each_ref().map(String::as_str));
     let encrypted = Program::start_with_log_file(encrypted, &folder.path.join("log"));
-    compare(", TLS", &encrypted, &folder, &body, Some(&files));
+    for waiting in [Waiting::Asleep, Waiting::Polling] {
+        compare(", TLS", &encrypted, &folder, &body, Some(&files), waiting);
+    }
 }
 
-fn compare(kind: &str, issuer: &Program, folder: &TestFolder, body: &[u8], tls: Option<&TlsFiles>) {
+fn compare(kind: &str, issuer: &Program, folder: &TestFolder, body: &[u8], tls: Option<&TlsFiles>, waiting: Waiting) {
     let requests = Requests::new(issuer, folder);
     let bare = BareServer::start(body, tls);
-    let connect = |address, process| Backend::connect(address, process, &requests.mint, body.len(), tls);
+    let connect = |address, process| Backend::connect(address, process, &requests.mint, body.len(), tls, waiting);
     let mut backends = [connect(requests.server, issuer.child.id()), connect(bare.address, bare.child.id())];
     for backend in &mut backends {
         backend.request(TOKENS);
@@ -85,6 +91,7 @@ fn compare(kind: &str, issuer: &Program, folder: &TestFolder, body: &[u8], tls: 
     }
     let [issuer, bare] = costs.map(|costs| [0, 1].map(|index| median(costs.iter().map(|cost| cost[index]))));
     let [cpu, wall] = [0, 1].map(|index| median(ratios.iter().map(|ratio| ratio[index])));
+    let kind = format!("{kind}{}", if waiting == Waiting::Polling { ", backend polls" } else { "" });
     println!("CPU time of the process, us{kind} | {:.1} | {:.1} | {cpu:.2} | {MAX_COST}", issuer[0], bare[0]);
     println!("{CONNECTIONS} requests in turn, us{kind} | {:.1} | {:.1} | {wall:.2} | {MAX_COST}", issuer[1], bare[1]);
 }
@@ -129,6 +136,60 @@ struct Backend<'a> {
     connections: Vec<Box<dyn Connection>>,
 }
 
+/// How a backend waits for a response.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Waiting {
+    /// In a system call.
+    Asleep,
+    /// In a loop that asks again and again.
+    Polling,
+}
+
+/// A socket that is read in one of these ways.
+struct Socket {
+    stream: TcpStream,
+    waiting: Waiting,
+}
+
+impl Socket {
+    fn connect(address: SocketAddr, waiting: Waiting) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        stream.set_nodelay(true).unwrap();
+        stream.set_read_timeout(Some(MAX_WAIT)).unwrap();
+        Self { stream, waiting }
+    }
+}
+
+impl Read for Socket {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        if self.waiting == Waiting::Asleep {
+            return self.stream.read(buf);
+        }
+        self.stream.set_nonblocking(true)?;
+        let begin = Instant::now();
+        let read = loop {
+            match self.stream.read(buf) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && begin.elapsed() < MAX_WAIT => {
+                    std::hint::spin_loop();
+                }
+                read => break read,
+            }
+        };
+        self.stream.set_nonblocking(false)?;
+        read
+    }
+}
+
+impl Write for Socket {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.stream.write(buf)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
 /// A connection, plain or with TLS.
 trait Connection: Read + Write {}
 
@@ -141,11 +202,10 @@ impl<'a> Backend<'a> {
         request: &'a [u8],
         body_bytes: usize,
         tls: Option<&TlsFiles>,
+        waiting: Waiting,
     ) -> Self {
         let connect = |_| -> Box<dyn Connection> {
-            let stream = TcpStream::connect(address).unwrap();
-            stream.set_nodelay(true).unwrap();
-            stream.set_read_timeout(Some(MAX_WAIT)).unwrap();
+            let stream = Socket::connect(address, waiting);
             match tls {
                 None => Box::new(stream),
                 Some(files) => Box::new(files.connect(stream)),

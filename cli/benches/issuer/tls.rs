@@ -2,7 +2,8 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::net::{SocketAddr, TcpStream};
+use std::io::{Read, Write};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -46,7 +47,7 @@ impl TlsFiles {
     }
 
     /// Performs the handshake of a backend.
-    pub(crate) fn connect(&self, mut stream: TcpStream) -> StreamOwned<ClientConnection, TcpStream> {
+    pub(crate) fn connect<S: Read + Write>(&self, mut stream: S) -> StreamOwned<ClientConnection, S> {
         let mut roots = RootCertStore::empty();
         roots.add(self.certificate()).unwrap();
         let config = ClientConfig::builder_with_provider(default_provider().into());
