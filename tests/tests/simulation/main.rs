@@ -1,5 +1,6 @@
 //! The protocol without sockets: test vectors, other implementations, and worlds in virtual time.
 
+mod ack_checks;
 mod acknowledged;
 mod channel_worlds;
 mod client_floods;

@@ -311,7 +311,7 @@ fn scenarios() -> Vec<Scenario> {
             turn_ms: [1, 600],
             ..plain(
                 "more_than_a_frame_tells",
-                "b takes a turn only each 600 ms; packets without a frame tell of what lies more than 256 back",
+                "b takes a turn only each 600 ms; packets with an older ack report what lies more than 256 back",
                 stream(0..300).collect(),
                 |_, _| false,
             )

@@ -328,7 +328,7 @@ impl SentPackets {
 
     /// Calls `each` with the number without the wrap that acknowledgements name, and the bits of it and those before:
     /// bit i stands for packet number - i. Packets that were never sent are left out. Returns `false`, without a call,
-    /// if older packets with the same 16 bits can be meant.
+    /// if older packets with the same 16 bits can be meant. At least one bit is set.
     pub(crate) fn resolve_acks(
         &self,
         ack: Sequence,
@@ -389,7 +389,7 @@ impl SentPackets {
     ///
     /// Unlike [`is_ambiguous`](Self::is_ambiguous), acknowledgements in overtaken packets count: a peer that sends only
     /// such packets would make its lies count as ambiguous.
-    fn may_mean_older(&self) -> bool {
+    pub(crate) fn may_mean_older(&self) -> bool {
         let oldest = self.oldest_reportable.max(self.acked_end.saturating_sub(MAX_PEER_WINDOW));
         self.next - oldest > SEQUENCE_SPACE
     }

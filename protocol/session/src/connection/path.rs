@@ -441,6 +441,13 @@ impl ConnectionPath {
         self.endpoint.tracker.has_false_acks()
     }
 
+    /// Returns whether the peer has acknowledged so little that its numbers may mean two packets, and cannot be
+    /// checked: none of the last 49,152 packets.
+    #[inline]
+    pub(super) fn has_ambiguous_acks(&self) -> bool {
+        self.endpoint.tracker.sent.may_mean_older()
+    }
+
     /// Takes the oldest event of a packet of ours, where the application polls them.
     pub(super) fn poll_event(&mut self) -> Option<PacketEvent> {
         self.ack_result.events.as_mut()?.pop()

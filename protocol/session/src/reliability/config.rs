@@ -35,8 +35,8 @@ pub struct EndpointConfig {
     /// in flight take 16 bytes each, unpolled events 8 bytes each. A packet that is still unacknowledged when this
     /// many newer ones were sent counts as lost, so one second of packets should fit. The reference has 256.
     pub sent_window: u16,
-    /// How far behind the newest a packet may arrive: a power of two, 2,048 by default, 2 bits each. The reference
-    /// has 256.
+    /// How far behind the newest a packet may arrive: a power of two, 2,048 by default, 2 bits each, and 2
+    /// more where packets have nonces. The reference has 256.
     pub received_window: u16,
     /// The maximum number of packets in reassembly: a power of two; 64 as in the reference.
     pub reassemblies: u16,

@@ -66,7 +66,7 @@ impl Connection {
                 self.send_packet(self.max_packet_bytes(), SendBudget::UNLIMITED, now, sink);
             }
         }
-        if self.ack_watchdog.is_expired() {
+        if self.ack_watchdog.is_expired() || self.path.has_ambiguous_acks() {
             self.give_up();
         }
         match self.stage {
