@@ -589,7 +589,7 @@ static class Effects
                 if (i % 3 == 0) batch.Add(chat, Filled(i), new SendOptions { Receipt = (ulong)i });
                 else batch.Add(chat, Filled(i));
             batch.Add(99, Filled(1));
-            batch.Add(chat, Filled(Count));
+            batch.Add(chat, Filled(3 * Count));
             Check(batch.Count == Count + 2, "the number of messages");
             Check(player.Client.SendMessages(batch) == Status.NoChannel, "the first refused one");
             for (int i = 0; i < batch.Count; i++)
@@ -599,7 +599,7 @@ static class Effects
             for (int i = 0; i <= Count; i++)
             {
                 byte[] content = world.AtServer(EventKind.Message).Bytes;
-                Check(Convert.ToBase64String(content) == Convert.ToBase64String(Filled(i)), "the content of a message");
+                Check(Convert.ToBase64String(content) == Convert.ToBase64String(Filled(i < Count ? i : 3 * Count)), "its content");
             }
             for (ulong tag = 0; tag < Count; tag += 3)
             {
