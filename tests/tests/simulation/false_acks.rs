@@ -462,13 +462,13 @@ fn false_hold_times_gain_less_than_64_kib() {
 ///
 /// | share | false holds and waits | false send times | last disconnect |
 /// | --- | --- | --- | --- |
-/// | 0 % | 59,396 | 64,245 | never |
-/// | 1 % | 59,396 | 64,245 | one of 40 is not disconnected within 9 s |
-/// | 3 % | 55,838 | 64,242 | 2.5 s |
-/// | 10 % | 45,182 | 64,231 | 1.1 s |
-/// | 20 % | 45,182 | 59,458 | 0.7 s |
-/// | 50 % | 4,756 | 4,756 | 0.3 s |
-/// | 100 % | 1,190 | 1,190 | 0.3 s |
+/// | 0 % | 61,784 | 63,035 | never |
+/// | 1 % | 61,784 | 63,035 | one of 40 is not disconnected within 9 s |
+/// | 3 % | 46,371 | 58,279 | 1.5 s |
+/// | 10 % | 4,756 | 4,756 | 0.3 s |
+/// | 20 % | 67 | 67 | 0.1 s |
+/// | 50 % | 1,190 | 1,190 | 0.2 s |
+/// | 100 % | 67 | 67 | 0.2 s |
 #[test]
 fn false_send_times_gain_little() {
     let acks = [(FalseAcks::DelaysAlone, false), (FalseAcks::Some(0.03), true), (FalseAcks::Runs(4), true)];
