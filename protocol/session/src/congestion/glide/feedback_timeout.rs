@@ -17,12 +17,13 @@ const HALF: f64 = 0.5;
 pub(super) struct FeedbackTimeout {
     halved_at: Option<Seconds>,
     has_halved: bool,
-    ended_at: Seconds,
+    /// Losses of packets sent until then do not count.
+    ignored_until: Seconds,
 }
 
 impl FeedbackTimeout {
     pub(super) const fn new() -> Self {
-        Self { halved_at: None, has_halved: false, ended_at: Seconds::NEVER }
+        Self { halved_at: None, has_halved: false, ignored_until: Seconds::NEVER }
     }
 
     /// Processes feedback after `idle_time`. Returns whether the timeout that ended had halved the rate.
@@ -39,17 +40,22 @@ impl FeedbackTimeout {
         // No tick ran during the timeout if the machine was suspended.
         let unnoticed = idle_time > timeout && !lost.is_empty();
         if self.halved_at.take().is_some() || unnoticed {
-            self.ended_at = now;
+            self.ignore_losses_until(now);
         }
         // Only a timeout long enough to halve the rate restarts the search for the capacity.
         core::mem::take(&mut self.has_halved)
     }
 
-    /// Returns the lost packets that were sent after the newest timeout. Earlier ones were lost because nothing
-    /// passed at all: neither random loss nor congestion.
-    pub(super) fn without_timeout_losses<'a>(&self, lost: &'a [SentPacket]) -> &'a [SentPacket] {
-        let is_of_timeout = |packet: &SentPacket| Seconds::from(packet.sent_at) <= self.ended_at;
-        lost.get(lost.partition_point(is_of_timeout)..).unwrap_or_default()
+    /// Ignores the losses of packets that were sent until `now`. Their cause is known: nothing passed at all, or slow
+    /// start filled a short buffer.
+    pub(super) const fn ignore_losses_until(&mut self, now: Seconds) {
+        self.ignored_until = now;
+    }
+
+    /// Returns the lost packets that count as random loss or congestion.
+    pub(super) fn without_ignored_losses<'a>(&self, lost: &'a [SentPacket]) -> &'a [SentPacket] {
+        let is_ignored = |packet: &SentPacket| Seconds::from(packet.sent_at) <= self.ignored_until;
+        lost.get(lost.partition_point(is_ignored)..).unwrap_or_default()
     }
 
     /// Returns the time without feedback that counts as a timeout.
@@ -112,7 +118,7 @@ mod tests {
                 !feedback_timeout.on_feedback(Seconds(idle_time), Seconds(0.2), &[at(1)], Seconds(4.0)),
                 "no second passed in which the rate was halved"
             );
-            assert_eq!(feedback_timeout.without_timeout_losses(&[at(1), at(5)]).len(), of_path, "{idle_time}");
+            assert_eq!(feedback_timeout.without_ignored_losses(&[at(1), at(5)]).len(), of_path, "{idle_time}");
         }
     }
 }

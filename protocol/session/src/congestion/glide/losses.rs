@@ -192,6 +192,12 @@ impl LossEstimator {
         self.reset_counts();
     }
 
+    /// Drops all counts, also that of the current bucket.
+    pub(super) fn forget(&mut self) {
+        self.current = None;
+        self.reset_counts();
+    }
+
     /// Drops the counts, which belong to a former rate.
     pub(super) fn reset_counts(&mut self) {
         self.buckets.clear();

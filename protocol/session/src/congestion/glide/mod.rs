@@ -381,7 +381,11 @@ impl Glide {
                 self.rate = self.rate.at_most(self.policer.rate());
                 self.delay_mode.set_limit(self.policer.rate());
             }
-            PolicerFinding::Renewed => self.rate = self.rate.at_most(self.policer.rate()),
+            PolicerFinding::Renewed => {
+                self.rate = self.rate.at_most(self.policer.rate());
+                // What is in flight was sent above the limit.
+                self.feedback_timeout.ignore_losses_until(Seconds(sample.now));
+            }
         }
     }
 
@@ -395,13 +399,21 @@ impl Glide {
         match step {
             StartupStep::Grow(rate) => self.rate = rate,
             StartupStep::End(rate) => {
-                let limit = self.slow_start.take().map_or(sample.delivery, |slow_start| slow_start.capacity(sample));
+                let slow_start = self.slow_start.take();
+                let limit = slow_start.as_ref().map_or(sample.delivery, |slow_start| slow_start.capacity(sample));
+                let has_drained = slow_start.is_some_and(|slow_start| slow_start.is_draining());
+                // Only a queue shows the capacity: an idle application or loss ends startup without finding it.
+                let is_found = !sample.app_limited && (has_drained || !sample.has_excess_loss);
+                if is_found && self.startup_ended_at == f64::NEG_INFINITY {
+                    // The first startup overfills a short buffer: such losses show no policer and no random loss.
+                    self.losses.forget();
+                    self.feedback_timeout.ignore_losses_until(Seconds(sample.now));
+                }
                 self.mode = GlideMode::Delay;
                 self.startup_ended_at = sample.now;
                 self.rate = rate;
                 self.delay_mode.begin(limit, sample);
-                // Only a queue shows the capacity: an idle application or loss ends startup without finding it.
-                if !sample.app_limited && !sample.has_excess_loss {
+                if is_found {
                     self.delay_mode.set_limit(limit);
                 }
             }
@@ -580,7 +592,7 @@ impl Controller for Glide {
             self.restart();
         }
         self.flight.on_feedback(feedback.in_flight, feedback.now);
-        let feedback = Feedback { lost: self.feedback_timeout.without_timeout_losses(feedback.lost), ..*feedback };
+        let feedback = Feedback { lost: self.feedback_timeout.without_ignored_losses(feedback.lost), ..*feedback };
         let sample = self.read(&feedback);
         self.count_in_slow_start(&feedback);
         if let Some(sample) = sample {

@@ -165,6 +165,11 @@ impl SlowStart {
         (self.is_far || round_trip < UNMEASURED_ROUND_TRIP.0).then(|| self.rate(round_trip))
     }
 
+    /// Returns whether the queue that slow start caused drains.
+    pub(super) const fn is_draining(&self) -> bool {
+        self.drain_until.is_some()
+    }
+
     pub(super) const fn window(&self) -> f64 {
         self.window
     }

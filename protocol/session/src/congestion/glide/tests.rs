@@ -191,6 +191,33 @@ fn first_startup_fills_the_path_within_seven_round_trips() {
 }
 
 #[test]
+fn overflow_of_a_short_buffer_in_slow_start_leaves_no_limit() {
+    for (mbit, buffer) in [(4.0, 20.0), (10.0, 30.0), (20.0, 20.0), (20.0, 30.0), (50.0, 20.0)] {
+        let mut path = Path::new(mbit, 40.0, buffer);
+        path.run(1.5);
+        assert!(path.drops > 10, "{mbit} Mbit/s, {buffer} ms: slow start fitted into the buffer");
+        let used = path.run(5.0);
+        assert!(used >= 0.97, "{mbit} Mbit/s, {buffer} ms: {used}");
+    }
+    // Too long for slow start.
+    let mut path = Path::new(20.0, 150.0, 20.0);
+    path.run(2.5);
+    assert!(path.drops > 50, "startup fitted into the buffer");
+    let used = path.run(5.0);
+    assert!(used >= 0.97, "{used}");
+}
+
+#[test]
+fn losses_from_before_a_lower_limit_do_not_end_it() {
+    // What is in flight when a tiny buffer renews its limit was sent above it, and is no sign of random loss.
+    let mut path = Path::new(50.0, 150.0, 5.0);
+    path.run(8.0);
+    let drops = path.drops;
+    let used = path.run(12.0);
+    assert!(used >= 0.97 && path.drops - drops < 1000, "{used}, {} of 62,500 packets dropped", path.drops - drops);
+}
+
+#[test]
 fn slow_start_ends_on_a_long_path_and_with_startup() {
     let mut path = Path::new(20.0, 130.0, 250.0);
     path.run(0.3);
