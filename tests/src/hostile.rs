@@ -18,6 +18,7 @@ use slipgate_session::wire::reliable::{Acks, ReliableHeader, Sequence};
 use slipgate_session::wire::session_frame::{AckNonces, SessionFrame, Timestamp};
 
 use crate::malicious_peer::{hello, number, slice, transfer, whole};
+use crate::nonce_hash::{NoncePlanes, nonce_hash, nonce_planes};
 
 /// The unreliable channel of [`flood_layout`].
 pub const UNRELIABLE: u8 = 0;
@@ -140,8 +141,8 @@ pub struct FloodWriter {
     acks: Acks,
     /// The packets before those of `acks`, as extended acks.
     extended_acks: [u8; EXTENDED_ACK_BYTES],
-    /// The XOR of the nonces of the packets of `acks`, and of all with the extended acks.
-    nonce_sums: [u8; 2],
+    /// The nonces of the packets of `acks`, and behind them those of the extended acks.
+    nonce_planes: Vec<NoncePlanes>,
     /// The nonces of the packets of the peer that were received, by their numbers.
     received: Vec<Option<u8>>,
     /// The next message id of each channel.
@@ -179,7 +180,7 @@ impl FloodWriter {
             sequence: 0,
             acks: Acks::NONE,
             extended_acks: [0; EXTENDED_ACK_BYTES],
-            nonce_sums: [0; 2],
+            nonce_planes: Vec::new(),
             received: vec![None; 1 << 16],
             next_ids: [0; 4],
             next_slice: 0,
@@ -198,8 +199,6 @@ impl FloodWriter {
         // A number that was used 32,768 packets ago will be used again.
         self.received[usize::from(ack.0.wrapping_add(1 << 15))] = None;
         let nonce = |back: u16| self.received[usize::from(ack.0.wrapping_sub(back))];
-        self.nonce_sums = [32, 32 + 8 * EXTENDED_ACK_BYTES as u16]
-            .map(|packets| (0..packets).filter_map(nonce).fold(0, |a, b| a ^ b));
         let is_received = |back: u16| nonce(back).is_some();
         let bits = (0..32).filter(|back| is_received(*back)).fold(0, |bits, back| bits | 1 << back);
         self.extended_acks = [0; EXTENDED_ACK_BYTES];
@@ -207,6 +206,8 @@ impl FloodWriter {
             *byte = (0..8).filter(|bit| is_received(index * 8 + bit)).fold(0, |byte, bit| byte | 1 << bit);
         }
         self.acks = Acks { ack, bits };
+        let nonce = |number: u16| self.received[usize::from(number)].unwrap_or(0);
+        self.nonce_planes = nonce_planes(self.acks, &self.extended_acks, nonce);
     }
 
     /// Returns the next payload.
@@ -234,10 +235,10 @@ impl FloodWriter {
         let mut buf = [0; MAX_PAYLOAD_BYTES];
         let mut writer = Writer::new(&mut buf);
         ReliableHeader { sequence: Sequence(sequence), acks: self.acks }.emit(&mut writer);
-        let [header_sum, sum] = self.nonce_sums;
-        let (extended_acks, sum) =
-            if mix == FloodMix::Acks { (&self.extended_acks[..], sum) } else { (&[][..], header_sum) };
-        let nonces = AckNonces { own: 0, sum };
+        let (extended_acks, words) =
+            if mix == FloodMix::Acks { (&self.extended_acks[..], usize::MAX) } else { (&[][..], 1) };
+        let planes = &self.nonce_planes[..words.min(self.nonce_planes.len())];
+        let nonces = AckNonces { own: 0, hash: nonce_hash(sequence, planes) };
         SessionFrame { sent: Timestamp(0), nonces, arrived: None, extended_acks }.emit(&mut writer);
         if self.packets < HELLO_PACKETS && mix != FloodMix::Headers {
             writer.bytes(&self.hello);

@@ -20,6 +20,7 @@ use slipgate_session::reliability::Sink;
 use slipgate_session::wire::reliable::{ReliableHeader, Sequence};
 use slipgate_session::wire::session_frame::{ArrivalEcho, SessionFrame, Timestamp};
 use slipgate_sim::{Buffer, Conditions, Loss, Random, Rate, RateLimit, Share};
+use slipgate_tests::nonce_hash::{nonce_hash, nonce_planes};
 use slipgate_tests::sinks::Payloads;
 use slipgate_tests::world::{End, PathSink, Program, SentDatagrams, World};
 
@@ -46,6 +47,8 @@ enum FalseAcks {
     Runs(u16),
     /// Those of gaps in which the slices of as many packets are missing as numbers.
     Holes,
+    /// The same, each in one datagram alone.
+    HolesOnce,
     /// All, and this many numbers beyond the newest.
     Ahead(u16),
     /// The missing packets not at all, but all delays are the shortest.
@@ -60,6 +63,8 @@ enum FalseDelays {
     Held,
     /// Its send times are as early as the arrivals: the queue seems to be on the way back.
     SlowReturn,
+    /// Not at all.
+    True,
 }
 
 /// A false receiver.
@@ -146,7 +151,10 @@ impl Player {
         }
         let Ok((frame, rest)) = SessionFrame::parse(payload) else { return datagram.to_vec() };
         let at = self.sent.get(&header.acks.ack.0).map(|sent| Timestamp(sent.0.0.wrapping_add(self.shortest)));
-        let mut arrived = frame.arrived.zip(at).map(|(_, at)| ArrivalEcho { at, late: u8::MAX });
+        let mut arrived = match self.delays {
+            FalseDelays::True => frame.arrived,
+            _ => frame.arrived.zip(at).map(|(_, at)| ArrivalEcho { at, late: u8::MAX }),
+        };
         if let FalseAcks::Ahead(packets) = self.acks {
             header.acks.ack = header.acks.ack + packets;
             arrived = Some(ArrivalEcho { at: Timestamp::from(now), late: 0 });
@@ -157,16 +165,13 @@ impl Player {
         for back in (0..known.len()).filter(|back| !known.get(*back)) {
             if self.acks_missing(header.acks.ack - back, known.missing_around(back)) {
                 claimed.set(back);
-                nonces.sum ^= self.guess(header.acks.ack - back);
             }
         }
-        if let FalseAcks::Ahead(_) = self.acks {
-            // The bits stand for other packets now. It knows the nonces of those that arrived.
-            let acked = (0..claimed.len()).filter(|back| claimed.get(*back)).map(|back| header.acks.ack - back);
-            let acked = acked.collect::<Vec<_>>();
-            nonces.sum = acked.into_iter().map(|number| self.guess(number)).fold(0, |sum, nonce| sum ^ nonce);
-        }
         header.acks.bits = claimed.header;
+        let acked = (0..claimed.len()).filter(|back| claimed.get(*back)).map(|back| (header.acks.ack - back).0);
+        let known = HashMap::<_, _>::from_iter(acked.map(|number| (number, self.guess(Sequence(number)))));
+        let planes = nonce_planes(header.acks, &claimed.extended, |number| known[&number]);
+        nonces.hash = nonce_hash(header.sequence.0, &planes);
         let mut buf = [0; MAX_PAYLOAD_BYTES + 64];
         let mut writer = Writer::new(&mut buf);
         header.emit(&mut writer);
@@ -207,6 +212,10 @@ impl Player {
             FalseAcks::Nothing | FalseAcks::DelaysAlone => false,
             FalseAcks::All | FalseAcks::Ahead(_) => true,
             FalseAcks::Runs(min) => run >= min,
+            FalseAcks::HolesOnce => {
+                let decision = if self.decisions.contains_key(&number.0) { None } else { self.is_hole(number) };
+                decision.is_some_and(|is_hole| *self.decisions.entry(number.0).or_insert(is_hole))
+            }
             FalseAcks::Holes => match self.decisions.get(&number.0) {
                 Some(decision) => *decision,
                 None => {
@@ -401,9 +410,7 @@ fn false_acks_end_a_connection_within_64_kib() {
     lies.extend([FalseAcks::Runs(2), FalseAcks::Ahead(8), FalseAcks::Ahead(2)].map(|acks| lie(acks, 0)));
     for (lie, Worst { excess, ended, last }) in lies.iter().zip(worst(&lies, &path, SEEDS)) {
         println!("{lie:?}: at worst {excess} bytes beyond an honest one, goal {GOAL}; {ended} ended, after {last} ms");
-        // One in a hundred misses all skipped numbers within the time of the world in one seed.
-        let must_end = if lie.acks == FalseAcks::Some(0.01) { SEEDS - 1 } else { SEEDS };
-        assert!(excess <= GOAL && ended >= must_end, "{lie:?}: {excess} bytes, {ended} ended");
+        assert!(excess <= GOAL && ended == SEEDS, "{lie:?}: {excess} bytes, {ended} ended");
     }
 }
 
@@ -424,14 +431,36 @@ fn false_acks_end_connections_on_all_kinds_of_paths() {
 
 /// A receiver sees which slices of a transfer are missing, and so which numbers were skipped: it acknowledges lost
 /// packets alone. Without nonces it was never disconnected, and sent 3 MB more than an honest one with a buffer of 20
-/// ms.
+/// ms. The worst of 40 seeds, in bytes beyond an honest receiver until its disconnect, if it acknowledges lost packets
+/// in all datagrams; in one each; with false holds, too; and with false holds alone:
+///
+/// | Mbit/s, buffer in ms | all | one each | false holds | holds alone |
+/// | --- | --- | --- | --- | --- |
+/// | 1, 50 | 2,469 | 13,300 | 25,318 | 14,354 |
+/// | 4, 20 | 10,701 | 10,701 | 29,725 | 7,142 |
+/// | 4, 50 | 7,200 | 39,227 | 74,907 | 49,938 |
+/// | 10, 30 | 15,457 | 60,566 | 82,075 | 82,075 |
+/// | 20, 30 | 1,188 | 59,365 | 124,784 | 124,784 |
+/// | 50, 10 | 17,820 | 29,700 | 22,572 | 5,935 |
+/// | 50, 30 | 9,532 | 46,309 | 418,101 | 403,840 |
+///
+/// Those of the last two rows, and 5 of 280 others, had no packet lost again after they had guessed right.
 #[test]
 fn receivers_that_recognise_skipped_numbers_are_disconnected() {
-    for (mbit, buffer) in [(1, 50), (4, 20), (10, 30)] {
+    for (mbit, buffer) in [(1, 50), (4, 50), (10, 30), (20, 30)] {
         let path = access_line(mbit, buffer, 20);
-        let Worst { excess, ended, last } = worst(&[lie(FalseAcks::Holes, 0)], &path, 10)[0];
-        println!("{mbit} Mbit/s, {buffer} ms: {excess} bytes, goal {GOAL}; {ended} ended, after {last} ms");
-        assert!(excess < 2 * GOAL && ended == 10, "{mbit} Mbit/s, {buffer} ms: {excess} bytes, {ended} ended");
+        let lies = [FalseAcks::Holes, FalseAcks::HolesOnce].map(|acks| (acks, FalseDelays::True, GOAL));
+        // The false times are most of this: see the table.
+        let lies = [&lies[..], &[(FalseAcks::Holes, FalseDelays::Held, 2 * GOAL)]].concat();
+        let receivers = Vec::from_iter(lies.iter().map(|(acks, delays, _)| Lie { delays: *delays, ..lie(*acks, 0) }));
+        for ((acks, delays, most), worst) in lies.iter().zip(worst(&receivers, &path, 10)) {
+            let Worst { excess, ended, last } = worst;
+            println!(
+                "{mbit} Mbit/s, {buffer} ms, {acks:?}, times {delays:?}: {excess} bytes, goal {GOAL}; {ended} ended, \
+                 after {last} ms"
+            );
+            assert!(excess <= *most && ended >= 9, "{mbit} Mbit/s, {acks:?}: {excess} bytes, {ended} ended");
+        }
     }
 }
 
@@ -463,12 +492,10 @@ fn false_hold_times_gain_less_than_64_kib() {
 /// | share | false holds and waits | false send times | last disconnect |
 /// | --- | --- | --- | --- |
 /// | 0 % | 61,784 | 63,035 | never |
-/// | 1 % | 61,784 | 63,035 | one of 40 is not disconnected within 9 s |
-/// | 3 % | 46,371 | 58,279 | 1.5 s |
-/// | 10 % | 4,756 | 4,756 | 0.3 s |
-/// | 20 % | 67 | 67 | 0.1 s |
-/// | 50 % | 1,190 | 1,190 | 0.2 s |
-/// | 100 % | 67 | 67 | 0.2 s |
+/// | 1 % | 61,784 | 63,035 | 5.6 s |
+/// | 3 % | 46,371 | 58,294 | 1.5 s |
+/// | 10 % | 45,182 | 57,105 | 0.8 s |
+/// | 20 to 100 % | 67 | 67 | 0.1 s |
 #[test]
 fn false_send_times_gain_little() {
     let acks = [(FalseAcks::DelaysAlone, false), (FalseAcks::Some(0.03), true), (FalseAcks::Runs(4), true)];

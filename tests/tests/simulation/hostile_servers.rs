@@ -26,6 +26,7 @@ use slipgate_tests::hostile::{FloodMix, FloodWriter, flood_layout};
 use slipgate_tests::hostile_server::HostileServerWorld;
 use slipgate_tests::malicious_peer::{MaliciousPeer, PeerPacket, bye, hello, transfer, whole};
 use slipgate_tests::netcode_world::address;
+use slipgate_tests::nonce_hash::{nonce_hash, nonce_planes};
 use slipgate_tests::raw_server::FromClient;
 use slipgate_tests::scale::pick;
 use slipgate_tests::session_world::TURN;
@@ -547,9 +548,8 @@ fn run_acks(seconds: u64, stamp: impl Fn(u64) -> u16, acks: impl Fn(&[u16]) -> A
             let _ = connection.send(ChannelId(ORDERED), &[1; 50], SendOptions::default(), now);
         }
         let acks = acks(&numbers);
-        let known =
-            (0..32).filter(|back| acks.bits >> back & 1 != 0).filter_map(|back| nonces.get(&(acks.ack - back).0));
-        let nonces_of_acks = AckNonces { own: 0, sum: known.fold(0, |sum, nonce: &u8| sum ^ nonce) };
+        let planes = nonce_planes(acks, &[], |number| nonces.get(&number).copied().unwrap_or(0));
+        let nonces_of_acks = AckNonces { own: 0, hash: nonce_hash(peer.next_number(), &planes) };
         let frame =
             SessionFrame { sent: Timestamp(stamp(turn)), nonces: nonces_of_acks, arrived: None, extended_acks: &[] };
         let message = whole(UNRELIABLE, None, b"state");

@@ -326,24 +326,27 @@ impl SentPackets {
         true
     }
 
-    /// Calls `each` with the number without the wrap that acknowledgements name, and the bits of it and those before:
-    /// bit i stands for packet number - i. Packets that were never sent are left out. Returns `false`, without a call,
-    /// if older packets with the same 16 bits can be meant. At least one bit is set.
+    /// Calls `each` with numbers without the wrap that acknowledgements name: (n, number, bits) says that bit i of
+    /// `bits` stands for packet number - i, and is bit n + i of the acknowledgements. Packets that were never sent are
+    /// left out. Returns `false`, without a call, if older packets with the same 16 bits can be meant.
     pub(crate) fn resolve_acks(
         &self,
         ack: Sequence,
         bits: u64,
         order: ArrivalOrder,
-        mut each: impl FnMut(u64, u64),
+        mut each: impl FnMut(u32, u64, u64),
     ) -> bool {
+        if bits == 0 {
+            return true;
+        }
         if self.may_mean_older() {
             return false;
         }
         if let Some(number) = self.resolve_numbers(ack, u64::BITS - bits.leading_zeros(), order) {
-            each(number, bits);
+            each(0, number, bits);
         } else {
-            let numbers = set_bits(bits).filter_map(|back| self.resolve_number(ack - back as u16, order));
-            numbers.for_each(|number| each(number, 1));
+            let resolve = |back| Some((back, self.resolve_number(ack - back as u16, order)?));
+            set_bits(bits).filter_map(resolve).for_each(|(back, number)| each(back, number, 1));
         }
         true
     }

@@ -142,7 +142,7 @@ impl Connection {
     }
 
     pub(super) fn skipping(mut self, skips: NumberSkips) -> Self {
-        self.path.skip_numbers(skips);
+        self.path.check_acks(skips);
         self
     }
 

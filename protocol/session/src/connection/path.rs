@@ -140,8 +140,8 @@ impl ConnectionPath {
 
     /// Skips packet numbers and draws nonces, so that a peer that acknowledges packets which it did not receive is
     /// found.
-    pub(super) fn skip_numbers(&mut self, skips: NumberSkips) {
-        self.endpoint.tracker.skip_numbers(skips);
+    pub(super) fn check_acks(&mut self, skips: NumberSkips) {
+        self.endpoint.tracker.check_acks(skips);
     }
 
     // Receiving -----------------------------------------------------------------------------------------------------

@@ -1,15 +1,13 @@
 //! Draws the nonces of packets. A peer that acknowledges a packet proves that it has read the nonce of that packet.
 //!
-//! The method is that of RFC 3540, with two bits for a packet instead of one. A packet carries its nonce, and the XOR
-//! of the nonces of all packets that it acknowledges. A peer that acknowledges a packet which did not arrive does not
-//! know its nonce, and is found with a probability of three quarters.
+//! The idea is that of RFC 3540. A packet carries a nonce of two bits, and three bits of a hash of the nonces of all
+//! packets that it acknowledges. A peer that acknowledges packets which did not arrive does not know their nonces. The
+//! number of its packet is in the hash, so that each packet with these acknowledgements needs another guess.
 
 use core::hash::BuildHasher;
 
+use crate::wire::reliable::Sequence;
 use slipgate_netcode::crypto::keyed::HashKey;
-
-/// Numbers of packets without the wrap, divided by 64, have this many bits at most.
-const BLOCK_BITS: u32 = u64::BITS - 6;
 
 /// Draws the nonces of the packets of one connection: keyed hashes of their numbers, which no peer can predict.
 #[derive(Clone)]
@@ -48,19 +46,20 @@ impl NonceDraws {
         high << 1 | low
     }
 
-    /// Returns the XOR of the nonces of acknowledged packets: bit i of `bits` stands for packet `number` - i.
-    pub(super) fn sum(&mut self, number: u64, bits: u64) -> u8 {
-        // Blocks ascend, so the bits are reversed: the highest one stands for `number`. Bits before number 0 are 0.
-        let (bits, first) = (bits.reverse_bits(), number.wrapping_sub(63));
+    /// Returns the lower and the upper bits of the nonces of acknowledged packets: bit i stands for packet `number` -
+    /// i, and is 0 if it is 0 in `bits`.
+    pub(super) fn planes(&mut self, number: u64, bits: u64) -> [u64; 2] {
+        let first = number.wrapping_sub(63);
         let shift = first % 64;
         let (low, high) = (self.block(first / 64), self.block(first / 64 + 1));
-        // Two shifts, because a shift by 64 is no shift.
-        let parity = |low: u64, high: u64| xor_of(low >> shift | high << 1 << (63 - shift), bits);
-        parity(low[1], high[1]) << 1 | parity(low[0], high[0])
+        // Two shifts, because a shift by 64 is no shift. Blocks ascend, so the bits are reversed.
+        let plane = |low: u64, high: u64| (low >> shift | high << 1 << (63 - shift)).reverse_bits() & bits;
+        [plane(low[0], high[0]), plane(low[1], high[1])]
     }
 
     fn block(&mut self, index: u64) -> [u64; 2] {
-        let index = index & (u64::MAX >> (u64::BITS - BLOCK_BITS));
+        // Before number 0 the numbers wrap.
+        let index = index & (u64::MAX / 64);
         let at = (index & 1) as usize;
         match self.acked.get(at) {
             Some(block) if block.index == index => block.planes,
@@ -79,10 +78,42 @@ impl NonceDraws {
     }
 }
 
-/// Returns the XOR of those bits of a plane that are selected.
-#[inline]
-pub(super) const fn xor_of(plane: u64, selected: u64) -> u8 {
-    ((plane & selected).count_ones() & 1) as u8
+/// A hash of the nonces of acknowledged packets.
+pub(super) struct NonceHash {
+    state: u64,
+    names_packets: bool,
+}
+
+impl NonceHash {
+    /// Starts the hash of the packet with this number.
+    pub(super) const fn new(sequence: Sequence) -> Self {
+        // Numbers in a row differ in many bits, not only in one that a nonce may have, too.
+        Self { state: (sequence.0 as u64).wrapping_mul(GOLDEN), names_packets: false }
+    }
+
+    /// Adds one word of acknowledgements, and the lower and the upper bits of the nonces of its packets.
+    #[inline]
+    pub(super) const fn add(&mut self, bits: u64, [low, high]: [u64; 2]) {
+        self.names_packets |= bits != 0;
+        self.state = mixed(mixed(self.state ^ low) ^ high);
+    }
+
+    /// Returns the three highest bits; 0 without acknowledgements.
+    pub(super) const fn bits(&self) -> u8 {
+        if self.names_packets { (self.state >> 61) as u8 } else { 0 }
+    }
+}
+
+/// The golden ratio times 2^64, the increment of SplitMix64.
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// Returns a number all bits of which depend on all of `word`: the step of SplitMix64 (Steele, Lea and Flood, "Fast
+/// Splittable Pseudorandom Number Generators", 2014).
+const fn mixed(word: u64) -> u64 {
+    let word = word.wrapping_add(GOLDEN);
+    let word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ word >> 31
 }
 
 #[cfg(test)]
@@ -97,14 +128,36 @@ mod tests {
 
     proptest! {
         #[test]
-        fn sums_are_those_of_single_nonces(number in prop_oneof![0_u64..300, any::<u64>()], bits: u64) {
+        fn planes_are_those_of_single_nonces(number in prop_oneof![0_u64..300, any::<u64>()], bits: u64) {
             let bits = bits & crate::wire::reliable::low_bits(number.saturating_add(1));
             let mut draws = draws(7, 1);
-            let single = (0..64).filter(|back| bits >> back & 1 != 0).map(|back| draws.clone().nonce(number - back));
-            let expected = single.fold(0, |sum, nonce| sum ^ nonce);
-            prop_assert_eq!(draws.sum(number, bits), expected);
+            let expected = (0..64).filter(|back| bits >> back & 1 != 0).fold([0, 0], |[low, high], back| {
+                let nonce = u64::from(draws.clone().nonce(number - back));
+                [low | (nonce & 1) << back, high | (nonce >> 1) << back]
+            });
+            prop_assert_eq!(draws.planes(number, bits), expected);
             // From the cache.
-            prop_assert_eq!(draws.sum(number, bits), expected);
+            prop_assert_eq!(draws.planes(number, bits), expected);
+        }
+    }
+
+    /// A wrong nonce of any packet changes the hash in seven of eight packets, and those independently of each other.
+    #[test]
+    fn every_packet_reveals_a_wrong_nonce() {
+        let hash = |sequence, planes| {
+            let mut hash = NonceHash::new(Sequence(sequence));
+            hash.add(1, planes);
+            hash.bits()
+        };
+        for wrong in (0..128).map(|bit| [1_u64.checked_shl(bit).unwrap_or(0), 1_u64.checked_shl(bit ^ 64).unwrap_or(0)])
+        {
+            let right = [0x0123_4567_89ab_cdef, 0xfedc_ba98_7654_3210];
+            let guessed = [right[0] ^ wrong[0], right[1] ^ wrong[1]];
+            let is_same = |sequence: &u16| hash(*sequence, right) == hash(*sequence, guessed);
+            let same = (0..8_000).filter(is_same).count();
+            assert!((850..1_150).contains(&same), "{wrong:x?}: {same} of 8,000");
+            let again = (0..8_000).filter(|sequence| is_same(sequence) && is_same(&(sequence + 1))).count();
+            assert!((60..200).contains(&again), "{wrong:x?}: {again} of 8,000");
         }
     }
 

@@ -3,10 +3,10 @@
 use alloc::boxed::Box;
 
 use super::config::AckPolicy;
-use super::nonce_draws::xor_of;
+use super::nonce_draws::NonceHash;
 use crate::congestion::ArrivalOrder;
 use crate::reject::Reject;
-use crate::wire::reliable::{ACKS_PER_HEADER, Acks, Sequence, SequenceBits, low_bits};
+use crate::wire::reliable::{ACKS_PER_HEADER, Acks, ReliableHeader, Sequence, SequenceBits, low_bits};
 use slipgate_netcode::time::Instant;
 
 /// Spans of unreported packets up to this are reported twice by headers alone.
@@ -91,12 +91,16 @@ impl ReceiveWindow {
         high.assign(sequence, nonce & 2 != 0);
     }
 
-    /// Returns the XOR of the nonces of the packets that these acknowledgements report, of a header and behind it.
-    pub(super) fn nonce_sum(&self, acks: Acks, extended: &[u8]) -> u8 {
-        let Some([low, high]) = self.nonces.as_deref() else { return 0 };
-        ack_words(acks, extended).fold(0, |sum, (ack, bits)| {
-            sum ^ (xor_of(high.newest_first(ack), bits) << 1 | xor_of(low.newest_first(ack), bits))
-        })
+    /// Returns the hash of the nonces of the packets that a packet with this header, and these acknowledgements behind
+    /// it, reports.
+    pub(super) fn nonce_hash(&self, header: &ReliableHeader, extended: &[u8]) -> u8 {
+        let mut hash = NonceHash::new(header.sequence);
+        for (ack, bits) in ack_words(header.acks, extended) {
+            let planes =
+                self.nonces.as_deref().map(|planes| planes.each_ref().map(|plane| plane.newest_first(ack) & bits));
+            hash.add(bits, planes.unwrap_or_default());
+        }
+        hash.bits()
     }
 
     /// Notes that the marked packet requires an acknowledgement. Ack-only packets must never require one, or two idle

@@ -39,10 +39,9 @@ const EXTENDED: u8 = 1 << 1;
 const LATE: u8 = 1 << 2;
 /// The nonce of the packet in the flags, and the sum of the nonces of those that it acknowledges.
 const NONCE_SHIFT: u32 = 3;
-const NONCE_SUM_SHIFT: u32 = 5;
+const NONCE_HASH_SHIFT: u32 = 5;
 /// A nonce has two bits.
 const NONCE_BITS: u8 = 3;
-const NONCES: u8 = NONCE_BITS << NONCE_SHIFT | NONCE_BITS << NONCE_SUM_SHIFT;
 
 /// A time of one side's clock in units of 250 microseconds, modulo 65,536. It wraps every 16.384 seconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
@@ -89,13 +88,14 @@ impl ArrivalEcho {
     }
 }
 
-/// The nonces of a packet: two random bits, and what proves that it acknowledges only packets that arrived.
+/// The nonce of a packet, and what proves that it acknowledges only packets that arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub struct AckNonces {
     /// The nonce of this packet: 0 to 3.
     pub own: u8,
-    /// The XOR of the nonces of all packets that its header and its frame acknowledge: 0 to 3.
-    pub sum: u8,
+    /// Three bits of a hash of the nonces of all packets that its header and its frame acknowledge: 0 to 7
+    /// (`specs/session-1.md`, §5.2).
+    pub hash: u8,
 }
 
 /// The frame behind the header of every session packet.
@@ -118,7 +118,7 @@ pub struct SessionFrame<'a> {
 pub enum SessionFrameError {
     /// The payload ends within the frame.
     Cut,
-    /// An unknown flag, or a socket delay without an arrival time.
+    /// A socket delay without an arrival time.
     Flags,
     /// A socket delay of zero.
     Late,
@@ -130,7 +130,7 @@ impl fmt::Display for SessionFrameError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Cut => "the frame is truncated",
-            Self::Flags => "the frame has an unknown flag",
+            Self::Flags => "the frame has a socket delay without an arrival time",
             Self::Late => "the frame has a socket delay of zero",
             Self::ExtendedAcks => "the extended acknowledgements have 0 or more than 28 bytes",
         })
@@ -148,11 +148,10 @@ impl<'a> SessionFrame<'a> {
         let mut reader = Reader::new(payload);
         let flags = reader.read::<u8>().ok_or(SessionFrameError::Cut)?;
         let has = |flag| flags & flag != 0;
-        // Unknown flags are refused: what follows them could not be parsed.
-        if has(!(ECHO | EXTENDED | LATE | NONCES)) || has(LATE) && !has(ECHO) {
+        if has(LATE) && !has(ECHO) {
             return Err(SessionFrameError::Flags);
         }
-        let nonces = AckNonces { own: flags >> NONCE_SHIFT & NONCE_BITS, sum: flags >> NONCE_SUM_SHIFT & NONCE_BITS };
+        let nonces = AckNonces { own: flags >> NONCE_SHIFT & NONCE_BITS, hash: flags >> NONCE_HASH_SHIFT };
         let sent = parse_timestamp(&mut reader)?;
         let at = if has(ECHO) { Some(parse_timestamp(&mut reader)?) } else { None };
         let arrived = match at {
@@ -175,9 +174,9 @@ impl<'a> SessionFrame<'a> {
     #[inline]
     pub fn emit(&self, writer: &mut Writer<'_>) {
         debug_assert!(self.extended_acks.len() <= MAX_EXTENDED_ACK_BYTES, "no peer reads a longer field");
-        let AckNonces { own, sum } = self.nonces;
-        debug_assert!(own.max(sum) <= NONCE_BITS, "a nonce has two bits");
-        let nonces = (own & NONCE_BITS) << NONCE_SHIFT | (sum & NONCE_BITS) << NONCE_SUM_SHIFT;
+        let AckNonces { own, hash } = self.nonces;
+        debug_assert!(own <= NONCE_BITS && hash < 8, "a nonce has two bits, and the hash has three");
+        let nonces = (own & NONCE_BITS) << NONCE_SHIFT | hash << NONCE_HASH_SHIFT;
         let behind = if self.extended_acks.is_empty() { 0 } else { EXTENDED };
         let late = self.arrived.map_or(0, |arrived| arrived.late);
         // Zero is expressed by the missing flag: the parser refuses an explicit zero.
@@ -229,12 +228,12 @@ mod tests {
         #[test]
         fn written_frames_are_read_back(
             sent: u16,
-            (own, sum) in (0_u8..4, 0_u8..4),
+            (own, hash) in (0_u8..4, 0_u8..8),
             arrived: Option<(u16, u8)>,
             acks in prop::collection::vec(any::<u8>(), 0..29),
         ) {
             let arrived = arrived.map(|(at, late)| ArrivalEcho { at: Timestamp(at), late });
-            let nonces = AckNonces { own, sum };
+            let nonces = AckNonces { own, hash };
             let frame = SessionFrame { sent: Timestamp(sent), nonces, arrived, extended_acks: &acks };
             let bytes = bytes(&frame, b"rest");
             prop_assert!(bytes.len() <= MAX_FRAME_BYTES + 4);
@@ -247,7 +246,7 @@ mod tests {
 
     #[test]
     fn unknown_flags_and_wrong_lengths_are_refused() {
-        for flags in (0..=u8::MAX).filter(|flags| flags & 0x80 != 0 || flags & 5 == 4) {
+        for flags in (0..=u8::MAX).filter(|flags| flags & 5 == 4) {
             assert_eq!(SessionFrame::parse(&[flags, 0, 0, 0, 0, 1, 0]), Err(SessionFrameError::Flags));
         }
         assert_eq!(SessionFrame::parse(&[ECHO | LATE, 0, 0, 0, 0, 0]), Err(SessionFrameError::Late));
