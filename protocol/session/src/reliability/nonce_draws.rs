@@ -20,8 +20,8 @@ pub(super) struct NonceDraws {
     acked: [Block; 2],
 }
 
-/// The nonces of 64 packets, from number 64 × `index` on: their lower bits in the first plane, their upper ones in the
-/// second.
+/// The nonces of 64 packets up to number 64 × `index` + 63, newest first: their lower bits in the first plane, their
+/// upper ones in the second.
 #[derive(Clone, Copy)]
 struct Block {
     index: u64,
@@ -42,23 +42,21 @@ impl NonceDraws {
         if self.sent.index != number / 64 {
             self.sent = self.draw(number / 64);
         }
-        let [low, high] = self.sent.planes.map(|plane| (plane >> (number % 64) & 1) as u8);
+        let [low, high] = self.sent.planes.map(|plane| (plane >> (63 - number % 64) & 1) as u8);
         high << 1 | low
     }
 
     /// Returns the lower and the upper bits of the nonces of acknowledged packets: bit i stands for packet `number` -
     /// i, and is 0 if it is 0 in `bits`.
     pub(super) fn planes(&mut self, number: u64, bits: u64) -> [u64; 2] {
-        let first = number.wrapping_sub(63);
-        let shift = first % 64;
-        let (low, high) = (self.block(first / 64), self.block(first / 64 + 1));
-        // Two shifts, because a shift by 64 is no shift. Blocks ascend, so the bits are reversed.
-        let plane = |low: u64, high: u64| (low >> shift | high << 1 << (63 - shift)).reverse_bits() & bits;
-        [plane(low[0], high[0]), plane(low[1], high[1])]
+        let shift = 63 - number % 64;
+        let (newer, older) = (self.block(number / 64), self.block((number / 64).wrapping_sub(1)));
+        // Two shifts, because a shift by 64 is no shift.
+        let plane = |newer: u64, older: u64| (newer >> shift | older << 1 << (63 - shift)) & bits;
+        [plane(newer[0], older[0]), plane(newer[1], older[1])]
     }
 
     fn block(&mut self, index: u64) -> [u64; 2] {
-        // Before number 0 the numbers wrap.
         let index = index & (u64::MAX / 64);
         let at = (index & 1) as usize;
         match self.acked.get(at) {

@@ -12,9 +12,10 @@ pub(crate) fn low_bits(count: u64) -> u64 {
     1_u64.checked_shl(count.min(64) as u32).map_or(u64::MAX, |above| above - 1)
 }
 
-/// A ring of bits; the index of a sequence number is the number modulo the size of the ring.
+/// A ring of bits, newest first, as in acknowledgements: the index of a sequence number is -1 minus the number, modulo
+/// the size of the ring.
 ///
-/// The size is a power of two, so that it divides 65,536 and the index stays the same across the wrap.
+/// The size is a power of two, so that it divides 65,536 and the index is continuous across the wrap.
 pub(crate) struct SequenceBits {
     words: Box<[u64]>,
     size: u16,
@@ -29,17 +30,17 @@ impl SequenceBits {
 
     /// Returns the bits of 64 numbers: bit i is that of `newest - i`. A ring of fewer bits leaves the others 0.
     pub(crate) fn newest_first(&self, newest: Sequence) -> u64 {
-        let Some((first, last)) = self.words.first().zip(self.words.last()) else { return 0 };
+        let Some(first) = self.words.first() else { return 0 };
+        let (word, bit) = self.slot(newest);
         if self.size < WORD {
             // Repeat the ring until it fills a word, so that each rotation is a shift.
             let all = (1 << self.size) - 1;
-            return (*first * (u64::MAX / all)).rotate_right(u32::from(newest.0 % WORD) + 1).reverse_bits() & all;
+            return (*first * (u64::MAX / all)).rotate_right(bit.into()) & all;
         }
-        let (word, bit) = self.slot(newest);
         let current = self.words.get(word).copied().unwrap_or(0);
-        let before = word.checked_sub(1).and_then(|before| self.words.get(before)).unwrap_or(last);
+        let older = self.words.get(word + 1).unwrap_or(first);
         // Two shifts, because a shift by 64 is no shift.
-        (current << (WORD - 1 - bit) | *before >> 1 >> bit).reverse_bits()
+        current >> bit | *older << 1 << (WORD - 1 - bit)
     }
 
     pub(crate) fn get(&self, sequence: Sequence) -> bool {
@@ -78,7 +79,9 @@ impl SequenceBits {
 
     /// Clears `count` bits from `first` on, and returns how many of them were set.
     pub(crate) fn clear(&mut self, first: Sequence, count: u16) -> u16 {
-        let (mut at, mut left, mut were_set) = (first, count.min(self.size), 0);
+        let count = count.min(self.size);
+        // From the newest one on, in the order of the ring.
+        let (mut at, mut left, mut were_set) = (first + count - 1, count, 0);
         while left > 0 {
             let (word, bit) = self.slot(at);
             // Whole words at a time: a jump over the window costs 32 steps instead of 2,048.
@@ -89,7 +92,7 @@ impl SequenceBits {
                 were_set += (*word & mask).count_ones() as u16;
                 *word &= !mask;
             }
-            (at, left) = (at + run, left - run);
+            (at, left) = (at - run, left - run);
         }
         were_set
     }
@@ -98,13 +101,14 @@ impl SequenceBits {
     pub(crate) fn first_set(&self, first: Sequence) -> Option<Sequence> {
         let mut checked = 0;
         while checked < self.size {
+            // Against the order of the ring.
             let (word, bit) = self.slot(first + checked);
-            let rest = self.words.get(word).copied().unwrap_or(0) >> bit;
-            let found = checked + rest.trailing_zeros() as u16;
+            let rest = self.words.get(word).copied().unwrap_or(0) << (WORD - 1 - bit);
+            let found = checked + rest.leading_zeros() as u16;
             if rest != 0 && found < self.size {
                 return Some(first + found);
             }
-            checked += self.run(bit);
+            checked += bit + 1;
         }
         None
     }
@@ -115,8 +119,7 @@ impl SequenceBits {
     }
 
     fn slot(&self, sequence: Sequence) -> (usize, u16) {
-        // A power of two divides 65,536: the index is continuous across the wrap.
-        let slot = sequence.0 & (self.size - 1);
+        let slot = !sequence.0 & (self.size - 1);
         (usize::from(slot / WORD), slot % WORD)
     }
 }
