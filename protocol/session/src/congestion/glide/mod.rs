@@ -158,6 +158,8 @@ pub(crate) struct Glide {
     protected: ProtectedDemand,
     /// When startup ended, in seconds.
     startup_ended_at: f64,
+    /// Whether the path has delivered more than the initial rate.
+    is_fast: bool,
     queue: LastQueue,
 }
 
@@ -218,6 +220,7 @@ impl Glide {
             competitive: CompetitiveMode::new(Bytes(largest_packet)),
             protected: ProtectedDemand::new(),
             startup_ended_at: f64::NEG_INFINITY,
+            is_fast: false,
             queue: LastQueue::default(),
         }
     }
@@ -356,9 +359,7 @@ impl Glide {
             GlideMode::Compete => self.run_compete_mode(sample, feedback, result),
         }
         let max = self.proven_rate(sample);
-        if self.mode == GlideMode::Delay && sample.app_limited && self.delay_mode.discard_stale_limit(max) {
-            self.startup = Startup::new();
-        }
+        self.restart_idle(sample, max);
         let limit = max.at_most(self.policer.limit(sample.now)).at_most(self.config.max.0);
         if let Some(demand) = self.protected_rate() {
             self.rate = self.rate.at_least(demand);
@@ -417,6 +418,24 @@ impl Glide {
                     self.delay_mode.set_limit(limit);
                 }
             }
+        }
+    }
+
+    /// Prepares the next startup of an application that has had little data for so long that only `max` is proven: as
+    /// that of a new connection, on a path that is not slow (Glide §5).
+    fn restart_idle(&mut self, sample: &PathSample, max: f64) {
+        let initial = self.config.initial.0;
+        self.is_fast |= sample.arrivals > initial;
+        if !sample.app_limited || self.mode == GlideMode::Compete {
+            return;
+        }
+        let is_stale = self.mode == GlideMode::Delay && self.delay_mode.discard_stale_limit(max);
+        let is_new = self.is_fast && max <= initial && !self.delay_mode.knows_limit() && self.slow_start.is_none();
+        let slow_start = SlowStart::again(self.largest_packet, sample.base_round_trip).filter(|_| self.is_fast);
+        if is_stale || (is_new && slow_start.is_some()) {
+            self.startup = Startup::new();
+            self.slow_start = slow_start;
+            self.startup_ended_at = f64::NEG_INFINITY;
         }
     }
 

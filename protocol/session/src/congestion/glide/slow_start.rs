@@ -93,6 +93,13 @@ impl SlowStart {
         }
     }
 
+    /// Creates the slow start of a connection that knows its path, which is not slow. `None` if the round trip is long:
+    /// there the rate of startup doubles soon enough.
+    pub(super) fn again(largest_packet: f64, base_round_trip: f64) -> Option<Self> {
+        let is_near = base_round_trip <= NEAR_ROUND_TRIP.0;
+        is_near.then(|| Self { is_measured: true, ..Self::new(largest_packet) })
+    }
+
     /// Returns whether slow start suits a path with this round trip: it is short, or far. Between the two the rate of
     /// startup doubles soon enough, and slow start overshoots for longer.
     pub(super) fn suits(&self, base_round_trip: f64, initial: f64) -> bool {

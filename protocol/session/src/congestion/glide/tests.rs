@@ -279,6 +279,25 @@ fn long_idle_application_starts_up_again() {
 }
 
 #[test]
+fn transfer_after_a_pause_is_as_fast_as_the_first() {
+    for (mbit, round_trip, buffer) in [(20.0, 50.0, 250.0), (100.0, 20.0, 100.0), (5.0, 30.0, 250.0)] {
+        let mut path = Path::new(mbit, round_trip, buffer);
+        let mut transfer = |pause: f64| {
+            path.want(8000.0);
+            path.run(pause);
+            path.want(f64::INFINITY);
+            let (begin, end) = (path.now, path.delivered + (1 << 20));
+            while path.delivered < end && path.now < begin + 10.0 {
+                path.run(0.01);
+            }
+            path.now - begin
+        };
+        let (first, _, again) = (transfer(2.0), transfer(0.5), transfer(30.0));
+        assert!(again < 1.1 * first, "{mbit} Mbit/s: {first} s, then {again} s");
+    }
+}
+
+#[test]
 fn capacity_collapse_is_drained_in_two_seconds() {
     let mut path = Path::new(4.0, 50.0, 2000.0);
     path.run(10.0);
