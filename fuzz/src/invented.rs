@@ -25,8 +25,8 @@ pub fn invented_datagram(how: u8, sequence: u16, layout: LayoutHash, input: &mut
     let arrived =
         (how & 1 != 0).then(|| ArrivalEcho { at: Timestamp(u16::from_le_bytes(input.array())), late: input.u8() });
     let sent = Timestamp(u16::from_le_bytes(input.array()));
-    // The rarest bits of `how` beside those of the content: some hashes are right.
-    let nonces = AckNonces { own: how >> 6, hash: how >> 5 };
+    // The rarest bits of `how` beside those of the content: some sums are right.
+    let nonces = AckNonces { own: how >> 6, sum: how >> 5 };
     SessionFrame { sent, nonces, arrived, extended_acks: &extended }.emit(&mut writer);
     if how & 2 != 0 {
         let layout = if how & 8 == 0 { layout } else { LayoutHash(input.array()) };

@@ -18,7 +18,7 @@ use slipgate_session::wire::reliable::{Acks, ReliableHeader, Sequence};
 use slipgate_session::wire::session_frame::{AckNonces, SessionFrame, Timestamp};
 
 use crate::malicious_peer::{hello, number, slice, transfer, whole};
-use crate::nonce_hash::{NoncePlanes, nonce_hash, nonce_planes};
+use crate::nonce_sum::{NoncePlanes, nonce_planes, nonce_sum};
 
 /// The unreliable channel of [`flood_layout`].
 pub const UNRELIABLE: u8 = 0;
@@ -238,7 +238,7 @@ impl FloodWriter {
         let (extended_acks, words) =
             if mix == FloodMix::Acks { (&self.extended_acks[..], usize::MAX) } else { (&[][..], 1) };
         let planes = &self.nonce_planes[..words.min(self.nonce_planes.len())];
-        let nonces = AckNonces { own: 0, hash: nonce_hash(sequence, planes) };
+        let nonces = AckNonces { own: 0, sum: nonce_sum(sequence, planes) };
         SessionFrame { sent: Timestamp(0), nonces, arrived: None, extended_acks }.emit(&mut writer);
         if self.packets < HELLO_PACKETS && mix != FloodMix::Headers {
             writer.bytes(&self.hello);

@@ -19,7 +19,7 @@ pub mod hostile_server;
 pub mod live;
 pub mod malicious_peer;
 pub mod netcode_world;
-pub mod nonce_hash;
+pub mod nonce_sum;
 pub mod raw_client;
 pub mod raw_server;
 pub mod reference_statistics;

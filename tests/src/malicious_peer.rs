@@ -29,7 +29,7 @@ impl<'a> PeerPacket<'a> {
     /// Returns the content of a packet with a HELLO and these frames.
     #[must_use]
     pub const fn frames(layout: LayoutHash, frames: &'a [u8]) -> Self {
-        let nonces = AckNonces { own: 0, hash: 0 };
+        let nonces = AckNonces { own: 0, sum: 0 };
         let frame = SessionFrame { sent: Timestamp(0), nonces, arrived: None, extended_acks: &[] };
         Self { acks: Acks::NONE, frame, hello: Some(layout), frames }
     }

@@ -26,7 +26,7 @@ use slipgate_tests::hostile::{FloodMix, FloodWriter, flood_layout};
 use slipgate_tests::hostile_server::HostileServerWorld;
 use slipgate_tests::malicious_peer::{MaliciousPeer, PeerPacket, bye, hello, transfer, whole};
 use slipgate_tests::netcode_world::address;
-use slipgate_tests::nonce_hash::{nonce_hash, nonce_planes};
+use slipgate_tests::nonce_sum::{nonce_planes, nonce_sum};
 use slipgate_tests::raw_server::FromClient;
 use slipgate_tests::scale::pick;
 use slipgate_tests::session_world::TURN;
@@ -549,7 +549,7 @@ fn run_acks(seconds: u64, stamp: impl Fn(u64) -> u16, acks: impl Fn(&[u16]) -> A
         }
         let acks = acks(&numbers);
         let planes = nonce_planes(acks, &[], |number| nonces.get(&number).copied().unwrap_or(0));
-        let nonces_of_acks = AckNonces { own: 0, hash: nonce_hash(peer.next_number(), &planes) };
+        let nonces_of_acks = AckNonces { own: 0, sum: nonce_sum(peer.next_number(), &planes) };
         let frame =
             SessionFrame { sent: Timestamp(stamp(turn)), nonces: nonces_of_acks, arrived: None, extended_acks: &[] };
         let message = whole(UNRELIABLE, None, b"state");

@@ -27,7 +27,7 @@ use slipgate_tests::malicious_peer::{
     MaliciousPeer, PeerPacket, bye, hello, number, received_close_code, redirect_part, slice, stamp, transfer, whole,
 };
 use slipgate_tests::netcode_world::{NetcodeWorld, PROTOCOL_ID, VecOutbox, address};
-use slipgate_tests::nonce_hash::{nonce_hash, nonce_planes};
+use slipgate_tests::nonce_sum::{nonce_planes, nonce_sum};
 use slipgate_tests::raw_client::RawClient;
 use slipgate_tests::session_world::{SessionWorld, TURN, receive_datagram};
 
@@ -111,7 +111,7 @@ fn acks(name: &'static str, expected: Expected, acks: impl Fn(&mut StdRng, u64) 
         let message = whole(UNRELIABLE, None, b"believe me");
         let mut packet = PeerPacket { acks: acks(chance, turn), ..PeerPacket::frames(hash, &message) };
         // Numbers that were never used have nonces of 0.
-        packet.frame.nonces.hash = nonce_hash(peer.next_number(), &nonce_planes(packet.acks, &[], |_| 0));
+        packet.frame.nonces.sum = nonce_sum(peer.next_number(), &nonce_planes(packet.acks, &[], |_| 0));
         vec![peer.packet(packet)]
     })
 }

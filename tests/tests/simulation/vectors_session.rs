@@ -19,7 +19,7 @@ use slipgate_session::reliability::{self, Endpoint, PacketEvent};
 use slipgate_session::wire::reliable::{Acks, ReliableHeader, Sequence};
 use slipgate_session::wire::session_frame::{AckNonces, ArrivalEcho, SessionFrame, SessionFrameError, Timestamp};
 use slipgate_tests::acknowledged::Datagrams;
-use slipgate_tests::nonce_hash::{nonce_hash, nonce_planes};
+use slipgate_tests::nonce_sum::{nonce_planes, nonce_sum};
 use slipgate_tests::vectors::Vectors;
 
 const FRAMES: &str = "session_frames.json";
@@ -37,8 +37,8 @@ fn session_frames_are_encoded_and_decoded_as_specified() {
             let late = u8::try_from(case.u16("late_u8")).unwrap();
             ArrivalEcho { at: Timestamp(case.u16("arrived_u16")), late }
         });
-        let [own, hash] = ["nonce_u8", "nonce_hash_u8"].map(|name| u8::try_from(case.u16(name)).unwrap());
-        let (sent, nonces) = (Timestamp(case.u16("sent_u16")), AckNonces { own, hash });
+        let [own, sum] = ["nonce_u8", "nonce_sum_u8"].map(|name| u8::try_from(case.u16(name)).unwrap());
+        let (sent, nonces) = (Timestamp(case.u16("sent_u16")), AckNonces { own, sum });
         let frame = SessionFrame { sent, nonces, arrived, extended_acks: &extended_acks };
         let mut buf = [0; 64];
         let mut writer = Writer::new(&mut buf);
@@ -86,14 +86,14 @@ fn invalid_session_frames_are_refused() {
 }
 
 #[test]
-fn nonce_hashes_are_those_of_the_document() {
-    for case in Vectors::load(FRAMES).cases("nonce_hash_cases", 11) {
+fn nonce_sumes_are_those_of_the_document() {
+    for case in Vectors::load(FRAMES).cases("nonce_sum_cases", 11) {
         let acks = Acks { ack: Sequence(1000), bits: case.u32("ack_bits_u32") };
         let nonces = HashMap::<_, _>::from_iter(case.u16s("acked_back_u16").into_iter().zip(case.u16s("nonces_u8")));
         let nonce = |number: u16| nonces[&(acks.ack.0.wrapping_sub(number))] as u8;
         let planes = nonce_planes(acks, &case.bytes("acks_behind_hex"), nonce);
-        let hash = nonce_hash(case.u16("sequence_u16"), &planes);
-        assert_eq!(u16::from(hash), case.u16("nonce_hash_u8"), "{case}");
+        let sum = nonce_sum(case.u16("sequence_u16"), &planes);
+        assert_eq!(u16::from(sum), case.u16("nonce_sum_u8"), "{case}");
     }
 }
 

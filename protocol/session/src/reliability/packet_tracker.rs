@@ -4,7 +4,7 @@ use alloc::boxed::Box;
 
 use super::NumberSkips;
 use super::config::{AckPolicy, EndpointConfig};
-use super::nonce_draws::{NonceDraws, NonceHash};
+use super::nonce_draws::{NonceDraws, NonceSum};
 use super::packet_events::PacketOutcomes;
 use super::receive_window::{ReceiveWindow, ack_words, extended_ack_words};
 use super::rtt::Rtt;
@@ -82,7 +82,7 @@ impl PacketTracker {
     /// Returns the nonces of the next packet, which has this header and these acknowledgements behind it.
     pub(crate) fn next_nonces(&mut self, header: &ReliableHeader, extended: &[u8]) -> AckNonces {
         let own = self.nonces.as_mut().map_or(0, |nonces| nonces.nonce(self.sent.next_number()));
-        AckNonces { own, hash: self.received.nonce_hash(header, extended) }
+        AckNonces { own, sum: self.received.nonce_sum(header, extended) }
     }
 
     /// Counts sent packets with all bytes on the path from now on, those of each fragment's headers too.
@@ -190,17 +190,17 @@ impl PacketTracker {
     pub(crate) fn on_nonces(&mut self, packet: &ReceivedPacket<'_>, frame: &SessionFrame<'_>) {
         self.received.set_nonce(packet.sequence, frame.nonces.own);
         let Self { nonces: Some(nonces), sent, arrival_order, .. } = self else { return };
-        let mut hash = NonceHash::new(packet.sequence);
+        let mut sum = NonceSum::new(packet.sequence);
         let is_known = ack_words(packet.acks, frame.extended_acks).all(|(ack, bits)| {
             let mut known = [0, 0];
             let resolved = sent.resolve_acks(ack, bits, *arrival_order, |back, number, bits| {
                 let [low, high] = nonces.planes(number, bits);
                 known = [known[0] | low << back, known[1] | high << back];
             });
-            hash.add(bits, known);
+            sum.add(known);
             resolved
         });
-        self.has_false_acks |= is_known && hash.bits() != frame.nonces.hash;
+        self.has_false_acks |= is_known && sum.get() != frame.nonces.sum;
     }
 
     /// Counts the bytes of an accepted datagram.

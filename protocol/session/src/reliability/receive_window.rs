@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 
 use super::config::AckPolicy;
-use super::nonce_draws::NonceHash;
+use super::nonce_draws::NonceSum;
 use crate::congestion::ArrivalOrder;
 use crate::reject::Reject;
 use crate::wire::reliable::{ACKS_PER_HEADER, Acks, ReliableHeader, Sequence, SequenceBits, low_bits};
@@ -91,16 +91,16 @@ impl ReceiveWindow {
         high.assign(sequence, nonce & 2 != 0);
     }
 
-    /// Returns the hash of the nonces of the packets that a packet with this header, and these acknowledgements behind
+    /// Returns the sum of the nonces of the packets that a packet with this header, and these acknowledgements behind
     /// it, reports.
-    pub(super) fn nonce_hash(&self, header: &ReliableHeader, extended: &[u8]) -> u8 {
-        let mut hash = NonceHash::new(header.sequence);
+    pub(super) fn nonce_sum(&self, header: &ReliableHeader, extended: &[u8]) -> u8 {
+        let mut sum = NonceSum::new(header.sequence);
         for (ack, bits) in ack_words(header.acks, extended) {
             let planes =
                 self.nonces.as_deref().map(|planes| planes.each_ref().map(|plane| plane.newest_first(ack) & bits));
-            hash.add(bits, planes.unwrap_or_default());
+            sum.add(planes.unwrap_or_default());
         }
-        hash.bits()
+        sum.get()
     }
 
     /// Notes that the marked packet requires an acknowledgement. Ack-only packets must never require one, or two idle

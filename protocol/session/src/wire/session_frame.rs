@@ -39,7 +39,7 @@ const EXTENDED: u8 = 1 << 1;
 const LATE: u8 = 1 << 2;
 /// The nonce of the packet in the flags, and the sum of the nonces of those that it acknowledges.
 const NONCE_SHIFT: u32 = 3;
-const NONCE_HASH_SHIFT: u32 = 5;
+const NONCE_SUM_SHIFT: u32 = 5;
 /// A nonce has two bits.
 const NONCE_BITS: u8 = 3;
 
@@ -93,9 +93,9 @@ impl ArrivalEcho {
 pub struct AckNonces {
     /// The nonce of this packet: 0 to 3.
     pub own: u8,
-    /// Three bits of a hash of the nonces of all packets that its header and its frame acknowledge: 0 to 7
-    /// (`specs/session-1.md`, §5.2).
-    pub hash: u8,
+    /// The sum of the nonces of all packets that its header and its frame acknowledge, each times its coefficient: 0 to
+    /// 7 (`specs/session-1.md`, §5.2).
+    pub sum: u8,
 }
 
 /// The frame behind the header of every session packet.
@@ -151,7 +151,7 @@ impl<'a> SessionFrame<'a> {
         if has(LATE) && !has(ECHO) {
             return Err(SessionFrameError::Flags);
         }
-        let nonces = AckNonces { own: flags >> NONCE_SHIFT & NONCE_BITS, hash: flags >> NONCE_HASH_SHIFT };
+        let nonces = AckNonces { own: flags >> NONCE_SHIFT & NONCE_BITS, sum: flags >> NONCE_SUM_SHIFT };
         let sent = parse_timestamp(&mut reader)?;
         let at = if has(ECHO) { Some(parse_timestamp(&mut reader)?) } else { None };
         let arrived = match at {
@@ -174,9 +174,9 @@ impl<'a> SessionFrame<'a> {
     #[inline]
     pub fn emit(&self, writer: &mut Writer<'_>) {
         debug_assert!(self.extended_acks.len() <= MAX_EXTENDED_ACK_BYTES, "no peer reads a longer field");
-        let AckNonces { own, hash } = self.nonces;
-        debug_assert!(own <= NONCE_BITS && hash < 8, "a nonce has two bits, and the hash has three");
-        let nonces = (own & NONCE_BITS) << NONCE_SHIFT | hash << NONCE_HASH_SHIFT;
+        let AckNonces { own, sum } = self.nonces;
+        debug_assert!(own <= NONCE_BITS && sum < 8, "a nonce has two bits, and the sum has three");
+        let nonces = (own & NONCE_BITS) << NONCE_SHIFT | sum << NONCE_SUM_SHIFT;
         let behind = if self.extended_acks.is_empty() { 0 } else { EXTENDED };
         let late = self.arrived.map_or(0, |arrived| arrived.late);
         // Zero is expressed by the missing flag: the parser refuses an explicit zero.
@@ -228,12 +228,12 @@ mod tests {
         #[test]
         fn written_frames_are_read_back(
             sent: u16,
-            (own, hash) in (0_u8..4, 0_u8..8),
+            (own, sum) in (0_u8..4, 0_u8..8),
             arrived: Option<(u16, u8)>,
             acks in prop::collection::vec(any::<u8>(), 0..29),
         ) {
             let arrived = arrived.map(|(at, late)| ArrivalEcho { at: Timestamp(at), late });
-            let nonces = AckNonces { own, hash };
+            let nonces = AckNonces { own, sum };
             let frame = SessionFrame { sent: Timestamp(sent), nonces, arrived, extended_acks: &acks };
             let bytes = bytes(&frame, b"rest");
             prop_assert!(bytes.len() <= MAX_FRAME_BYTES + 4);
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_flags_and_wrong_lengths_are_refused() {
+    fn impossible_delays_and_wrong_lengths_are_refused() {
         for flags in (0..=u8::MAX).filter(|flags| flags & 5 == 4) {
             assert_eq!(SessionFrame::parse(&[flags, 0, 0, 0, 0, 1, 0]), Err(SessionFrameError::Flags));
         }
