@@ -102,8 +102,8 @@ impl Peer {
         let incoming = IncomingPacket { header, payload: b"data" };
         if let Ok(packet) = self.tracker.receive(incoming, now, |_| Acceptance::Take, &mut self.events) {
             let frame = SessionFrame { sent: Timestamp(0), nonces, arrived: None, extended_acks: &extended[..bytes] };
-            self.tracker.on_nonces(&packet, &frame);
             self.tracker.on_extended_acks(header.acks.ack, &extended[..bytes], now, &mut self.events);
+            self.tracker.on_nonces(&packet, &frame);
             self.seemingly_ahead += u64::from(header.acks.bits != 0 && (back == 0 || back > 1 << 15));
         }
     }
