@@ -394,9 +394,10 @@ fn dropped_datagrams_are_counted() {
     end.handle(&datagram(0, &hello(|_| ())), Duration::ZERO, now).unwrap();
     assert_eq!(end.handle(&[0], Duration::ZERO, now).err(), Some(Reject::TooShort));
     assert_eq!(end.close_reason(), None, "a truncated datagram behind the hello does not close the connection");
-    let mut unknown = datagram(1, &[]);
-    unknown[8] = 0x80;
-    assert_eq!(end.handle(&unknown, Duration::ZERO, now).err(), Some(Reject::Refused));
+    let mut unreadable = datagram(1, &[]);
+    // A socket delay without an arrival.
+    unreadable[8] = 0x04;
+    assert_eq!(end.handle(&unreadable, Duration::ZERO, now).err(), Some(Reject::Refused));
     assert_eq!(end.close_reason().map(|reason| reason.kind), Some(CloseKind::NotASession));
     assert_eq!(end.handle(&[1; 40], Duration::ZERO, now).err(), Some(Reject::NotAPacket));
     let rejects = end.stats(now).endpoint.rejects;
