@@ -1,7 +1,7 @@
 //! Receivers that acknowledge packets which they did not get, behind a path of 4 Mbit/s with a buffer of 250 ms. They
 //! also report arrivals that are too early, and the longest wait in a socket, which hides the queue: without one no
-//! packet is missing. None is sent 64 KiB more than an honest one, unless it falsifies its send times as well; that
-//! looks like a slow return path.
+//! packet is missing. None is sent 64 KiB more than an honest one there. On other paths false times, which no nonce
+//! reveals, gain more: see the tables of the tests.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -458,20 +458,21 @@ fn false_acks_end_connections_on_all_kinds_of_paths() {
 /// 11, 15 and 12 of 280, most of them on the last path.
 #[test]
 fn receivers_that_recognise_skipped_numbers_are_disconnected() {
-    for (mbit, buffer) in [(1, 50), (4, 50), (10, 30), (20, 30)] {
+    for (mbit, buffer) in [(1, 50), (4, 20), (4, 50), (10, 30), (20, 30)] {
         let path = access_line(mbit, buffer, 20);
         let lies = [FalseAcks::Holes, FalseAcks::HolesOnce, FalseAcks::HolesSingly];
-        let lies = lies.map(|acks| (acks, FalseDelays::True, GOAL));
+        // One may guess right, and lose no packet later.
+        let lies = lies.map(|acks| (acks, FalseDelays::True, GOAL, 9));
         // The false times are most of this: see the table.
-        let lies = [&lies[..], &[(FalseAcks::Holes, FalseDelays::Held, 2 * GOAL)]].concat();
-        let receivers = Vec::from_iter(lies.iter().map(|(acks, delays, _)| Lie { delays: *delays, ..lie(*acks, 0) }));
-        for ((acks, delays, most), worst) in lies.iter().zip(worst(&receivers, &path, 10)) {
+        let lies = [&lies[..], &[(FalseAcks::Holes, FalseDelays::Held, 2 * GOAL, 10)]].concat();
+        let receivers = Vec::from_iter(lies.iter().map(|(acks, delays, ..)| Lie { delays: *delays, ..lie(*acks, 0) }));
+        for ((acks, delays, most, least_ended), worst) in lies.iter().zip(worst(&receivers, &path, 10)) {
             let Worst { excess, ended, last } = worst;
             println!(
                 "{mbit} Mbit/s, {buffer} ms, {acks:?}, times {delays:?}: {excess} bytes, goal {GOAL}; {ended} ended, \
                  after {last} ms"
             );
-            assert!(excess <= *most && ended >= 7, "{mbit} Mbit/s, {acks:?}: {excess} bytes, {ended} ended");
+            assert!(excess <= *most && ended >= *least_ended, "{mbit} Mbit/s, {acks:?}: {excess} bytes, {ended} ended");
         }
     }
 }

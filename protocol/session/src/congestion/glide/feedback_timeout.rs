@@ -46,8 +46,8 @@ impl FeedbackTimeout {
         core::mem::take(&mut self.has_halved)
     }
 
-    /// Ignores the losses of packets that were sent until `now`. Their cause is known: nothing passed at all, or slow
-    /// start filled a short buffer.
+    /// Ignores the losses of packets that were sent until `now`. Their cause is known: nothing passed at all, the first
+    /// startup filled a short buffer, or they were sent above a policer's limit that is renewed now.
     pub(super) const fn ignore_losses_until(&mut self, now: Seconds) {
         self.ignored_until = now;
     }
