@@ -32,6 +32,8 @@ pub struct Sender {
     delivered: u64,
     acked: Vec<SentPacket>,
     lost: Vec<SentPacket>,
+    /// How many of the acknowledged packets counted as lost.
+    late: usize,
 }
 
 impl Sender {
@@ -47,6 +49,7 @@ impl Sender {
             delivered: 0,
             acked: Vec::new(),
             lost: Vec::new(),
+            late: 0,
         }
     }
 
@@ -66,12 +69,14 @@ impl Sender {
             newest,
             acked: &self.acked,
             lost: &self.lost,
+            late: self.late,
             delivered: self.delivered,
             in_flight: self.sent_packets.in_flight(),
         };
         self.congestion.on_feedback(feedback);
         self.acked.clear();
         self.lost.clear();
+        self.late = 0;
     }
 
     /// Records newly acknowledged packets. Returns the newest reported packet if it is newly acknowledged.
@@ -81,6 +86,7 @@ impl Sender {
             let Some(newly_acked) = self.sent_packets.on_ack(sequence) else { continue };
             self.delivered += u64::from(newly_acked.packet.bytes);
             self.acked.push(newly_acked.packet);
+            self.late += usize::from(newly_acked.late);
             if sequence == report.newest && self.newest.is_none_or(|newest| sequence.is_newer_than(newest)) {
                 self.newest = Some(sequence);
                 newest = Some(newly_acked.packet);

@@ -501,6 +501,7 @@ mod tests {
                 newest: None,
                 acked: &[],
                 lost,
+                late: 0,
                 delivered: 0,
                 in_flight: 0,
             });
@@ -541,6 +542,7 @@ mod tests {
                 newest: Some(newest),
                 acked: &[departed; 30],
                 lost: &[departed; 10],
+                late: 0,
                 delivered: 0,
                 in_flight: 0,
             });
@@ -573,6 +575,7 @@ mod tests {
                 }),
                 acked: &[SentPacket { sent_at, bytes: 1000, ..SentPacket::default() }],
                 lost: &[],
+                late: 0,
                 delivered: 0,
                 in_flight: 0,
             });

@@ -32,12 +32,14 @@ const FEEDBACK_INTERVAL: Seconds = Seconds(0.033);
 const INTERVAL_SMOOTHING: f64 = 0.1;
 /// The longest interval that counts, in seconds: a longer silence is not the rhythm of the peer.
 const MAX_INTERVAL: Seconds = Seconds(0.3);
-/// Weight of a new difference in the jitter.
+/// Weight of a new sample in the jitter.
 const JITTER_SMOOTHING: f64 = 0.05;
+/// The jitter as a multiple of its samples, which are half of the mean difference between independent delays.
+const JITTER_SCALE: f64 = 4.0;
 /// The minimum time between two delays that are compared, in seconds. On a path that keeps the order of packets a late
 /// packet delays those behind it, so delays of packets sent soon after each other hardly differ.
 const JITTER_INTERVAL: Seconds = Seconds(0.025);
-/// The largest difference that counts as jitter, in seconds.
+/// The largest jitter of a sample, in seconds.
 const MAX_JITTER: Seconds = Seconds(0.02);
 /// Jitter that needs no allowance, in seconds: any path with a scheduler has it.
 const FREE_JITTER: Seconds = Seconds(0.001);
@@ -62,11 +64,19 @@ pub(super) struct DelayEstimator {
     recent: Ring<FilterSlice>,
     /// The two newest samples less their socket delay, newest first.
     newest: [Option<f64>; 2],
-    /// When jitter was last measured, and the delay then.
-    previous: Option<(f64, f64)>,
+    previous: Option<JitterSample>,
     jitter: f64,
     /// The round trip and the one-way delay of the newest packet.
     measured: Option<(f64, f64)>,
+}
+
+/// The last delay that the next one is compared with.
+#[derive(Clone, Copy, Debug)]
+struct JitterSample {
+    at: f64,
+    queue: f64,
+    /// By how much it exceeded the one before.
+    difference: f64,
 }
 
 /// The minimum of the samples of one slice.
@@ -148,13 +158,8 @@ impl DelayEstimator {
     /// `socket_delay` of it may be the time until the peer read its socket. That is no queue of the path, and it
     /// varies: two loops of nearly the same length drift past each other.
     pub(super) fn sample(&mut self, queue: f64, socket_delay: f64, is_steady: bool, now: f64) {
-        if self.previous.is_none_or(|(at, _)| now >= at + JITTER_INTERVAL.0) {
-            if let Some((_, previous)) = self.previous.filter(|_| is_steady) {
-                // The path's usual jitter does not include that of a stall.
-                let difference = (queue - previous).abs().at_most(MAX_JITTER.0);
-                self.jitter += JITTER_SMOOTHING * (difference - self.jitter);
-            }
-            self.previous = Some((now, queue));
+        if self.previous.is_none_or(|previous| now >= previous.at + JITTER_INTERVAL.0) {
+            self.compare(queue, is_steady, now);
         }
         let [newest, _] = self.newest;
         self.newest = [Some(queue - socket_delay), newest];
@@ -167,6 +172,20 @@ impl DelayEstimator {
                 self.recent.push(FilterSlice { since: now, queue, socket_delay });
             }
         }
+    }
+
+    /// Compares a delay with the two before it. A queue that grows or drains has differences of one sign, and is no
+    /// jitter.
+    fn compare(&mut self, queue: f64, is_steady: bool, now: f64) {
+        let before = self.previous.unwrap_or(JitterSample { at: now, queue, difference: 0.0 });
+        let difference = queue - before.queue;
+        // The path's usual jitter does not include that of a stall.
+        if is_steady {
+            let alternates = difference * before.difference < 0.0;
+            let least = if alternates { difference.abs().at_most(before.difference.abs()) } else { 0.0 };
+            self.jitter += JITTER_SMOOTHING * ((JITTER_SCALE * least).at_most(MAX_JITTER.0) - self.jitter);
+        }
+        self.previous = Some(JitterSample { at: now, queue, difference });
     }
 
     /// Returns the minimum queueing delay of the filter's time, less the remaining jitter.
@@ -289,6 +308,13 @@ mod tests {
         let (mut delay, now) = after((0..2000).map(|packet| 20.0 + f64::from(packet * 2 % 11)));
         assert!(delay.excess_jitter() > 0.002, "{}", delay.excess_jitter());
         assert!(close(delay.queue(now).unwrap(), 0.0));
+    }
+
+    #[test]
+    fn queue_that_grows_and_drains_is_no_jitter() {
+        let steps = (0..400).map(|step| if step % 100 < 50 { step % 50 } else { 50 - step % 50 });
+        let (delay, _) = after(steps.map(|step| 20.0 + f64::from(step) * 4.0));
+        assert!(delay.excess_jitter() < 0.001, "{}", delay.excess_jitter());
     }
 
     #[test]

@@ -62,9 +62,10 @@ struct LossBucket {
     /// When the bucket ended, or when the current one started.
     at: f64,
     acked: u32,
-    lost: u32,
+    /// Less than zero if packets of an earlier bucket were late.
+    lost: i32,
     /// Bursts of lost packets.
-    events: u32,
+    events: i32,
 }
 
 impl LossBucket {
@@ -94,12 +95,12 @@ impl LossEstimator {
         let current = self.current.get_or_insert(LossBucket::new(now));
         // A bucket has the packets of 0.2 s, or of one silence.
         current.acked = current.acked.saturating_add(acked as u32);
-        current.lost = current.lost.saturating_add(lost.len() as u32);
+        current.lost = current.lost.saturating_add(lost.len() as i32);
         for packet in lost {
             let position = send_rate.bytes_until(Seconds::from(packet.sent_at).0);
             // Compare by bytes sent in between, not by numbers: feedback may split one burst.
             let is_next = (position - self.newest_lost).abs() < IN_A_ROW * f64::from(packet.bytes);
-            current.events += u32::from(!is_next);
+            current.events = current.events.saturating_add(i32::from(!is_next));
             self.newest_lost = position;
         }
         // Publish whole buckets only: the current one holds too few packets to judge.
@@ -114,23 +115,32 @@ impl LossEstimator {
         }
     }
 
+    /// Takes back the losses of packets that were late: the path has reordered them.
+    pub(super) fn take_back(&mut self, late: usize, now: f64) {
+        if late > 0 {
+            let (current, late) = (self.current.get_or_insert(LossBucket::new(now)), late as i32);
+            current.lost = current.lost.saturating_sub(late);
+            current.events = current.events.saturating_sub(late);
+        }
+    }
+
     fn update_shares(&mut self, now: f64) {
         let span = BUCKET.0 * BUCKETS as f64;
         self.buckets.drop_while(1, |oldest, _| oldest.at < now - span);
         let (mut packets, mut lost, mut events, mut is_recent) = (0.0, 0.0, 0.0, true);
         // Newest first, so that the recent share is complete before the long one.
         for bucket in self.buckets.iter().rev() {
-            packets += f64::from(bucket.acked) + f64::from(bucket.lost);
+            packets = (packets + f64::from(bucket.acked) + f64::from(bucket.lost)).at_least(0.0);
             lost += f64::from(bucket.lost);
             events += f64::from(bucket.events);
             if is_recent {
-                (self.recent, self.recent_packets) = (lost / packets.at_least(1.0), packets);
-                self.recent_events = events;
+                (self.recent, self.recent_packets) = (lost.at_least(0.0) / packets.at_least(1.0), packets);
+                self.recent_events = events.at_least(0.0);
                 is_recent = packets < RECENT_PACKETS || now - bucket.at <= MIN_TIME.0;
             }
         }
-        self.long = lost / packets.at_least(1.0);
-        self.long_events = events / packets.at_least(1.0);
+        self.long = lost.at_least(0.0) / packets.at_least(1.0);
+        self.long_events = events.at_least(0.0) / packets.at_least(1.0);
     }
 
     /// Returns the recent loss share.
@@ -291,6 +301,28 @@ mod tests {
         assert!(losses.random_loss() > 0.19);
         lose(&mut losses, &mut sent, 2, 20, 1);
         assert!(losses.random_loss() == 0.0 && losses.is_excess());
+    }
+
+    #[test]
+    fn late_packets_were_not_lost() {
+        let (mut losses, mut sent) = (LossEstimator::new(), TestSender::new(0.0));
+        for _ in 0..10 {
+            // 30 of 100 packets are late, in the next bucket, and 2 are lost.
+            let lost = sent.hundred(32, 1, 0.3);
+            losses.count(68, &lost, &sent.send_rate, sent.now);
+            losses.take_back(30, sent.now);
+            losses.count(30, &[], &sent.send_rate, sent.now);
+        }
+        lose(&mut losses, &mut sent, 1, 2, 1);
+        assert!((0.01..0.03).contains(&losses.long()), "{}", losses.long());
+        assert!(losses.recent() < 0.03 && losses.long_events() < 0.03 && !losses.is_excess(), "{}", losses.recent());
+        // Late packets of before hide no more losses than there were.
+        let mut losses = LossEstimator::new();
+        losses.take_back(50, sent.now);
+        lose(&mut losses, &mut sent, 4, 0, 1);
+        assert!(losses.recent() == 0.0 && losses.long() == 0.0);
+        lose(&mut losses, &mut sent, 4, 30, 1);
+        assert!(losses.is_excess(), "{}", losses.recent());
     }
 
     #[test]

@@ -75,9 +75,10 @@ const MAX_PACKET_SPAN: Seconds = Seconds(0.6);
 const PAUSE: Duration = Duration::from_millis(600);
 /// The time for which a measured delivery rate validates the rate, in seconds: the non-validated period of RFC 7661.
 const VALID_FOR: Seconds = Seconds(300.0);
-/// The path has collapsed if the queue is this many targets at once, and less than this share of the sent bytes
-/// arrives.
+/// The path has collapsed if the queue is this many targets and this multiple of the jitter at once, and less than this
+/// share of the sent bytes arrives. One late packet delays those behind it by several times the jitter.
 const COLLAPSE_TARGETS: f64 = 2.0;
+const COLLAPSE_JITTER: f64 = 5.0;
 const COLLAPSE_SHARE: f64 = 0.7;
 /// The socket delay assumed of a peer that does not report it, in seconds: a frame at 60 Hz.
 const MAX_ASSUMED_SOCKET_DELAY: Seconds = Seconds(1.0 / 60.0);
@@ -233,6 +234,7 @@ impl Glide {
         let round_trip = self.delay.round_trip()?;
         let queue = self.delay.queue(now)?;
         let instant_queue = self.delay.instant_queue()?;
+        self.losses.take_back(feedback.late, now);
         self.losses.count(feedback.acked.len(), feedback.lost, &self.send_rate, now);
         let arrivals = self.delivery.rate();
         if arrivals <= 0.0 {
@@ -244,8 +246,8 @@ impl Glide {
         let target = path_sample::target(usual, packet, self.delay.excess_jitter());
         let (sent, instant_rate) = (self.send_rate.rate(now), self.delivery.instant_rate());
         let is_draining = self.stall.is_draining(Seconds(now));
-        let has_collapsed =
-            instant_queue > COLLAPSE_TARGETS * target && instant_rate < COLLAPSE_SHARE * sent && !is_draining;
+        let long_queue = COLLAPSE_TARGETS * target + COLLAPSE_JITTER * self.delay.excess_jitter();
+        let has_collapsed = instant_queue > long_queue && instant_rate < COLLAPSE_SHARE * sent && !is_draining;
         // The filtered queue lags. Use the instant one as long as the capacity is far below the sending rate.
         let queue = if has_collapsed { instant_queue } else { queue };
         let base_round_trip = self.delay.base_round_trip()?;

@@ -270,6 +270,7 @@ mod tests {
             }),
             acked,
             lost,
+            late: 0,
             delivered,
             in_flight: 0,
         }

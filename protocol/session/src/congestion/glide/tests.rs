@@ -17,6 +17,9 @@ struct Path {
     buffer: f64,
     /// One packet of this many is lost, if any.
     lose_every: Option<u64>,
+    /// The mean time in seconds by which a packet is late, exponentially distributed. The order of packets is kept.
+    jitter: f64,
+    random: u64,
     reports_times: bool,
     glide: Glide,
     now: f64,
@@ -45,6 +48,8 @@ impl Path {
             round_trip: round_trip_ms / 1000.0,
             buffer: buffer_ms / 1000.0,
             lose_every: None,
+            jitter: 0.0,
+            random: 1,
             reports_times: true,
             glide,
             now: 1.0,
@@ -104,8 +109,17 @@ impl Path {
             if !is_dropped {
                 self.free_at = self.free_at.max(self.now) + f64::from(PACKET) / self.rate;
             }
-            self.under_way.push_back((self.free_at + self.round_trip / 2.0, self.now, is_lost));
+            let arrives = self.free_at + self.round_trip / 2.0 + self.lateness();
+            let arrives = self.under_way.back().map_or(arrives, |(before, ..)| arrives.max(*before));
+            self.under_way.push_back((arrives, self.now, is_lost));
         }
+    }
+
+    fn lateness(&mut self) -> f64 {
+        // The generator of Knuth's MMIX.
+        self.random = self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let uniform = ((self.random >> 11) as f64 + 0.5) / (1_u64 << 53) as f64;
+        -self.jitter * libm::log(uniform)
     }
 
     /// The peer reports after 16 packets or 33 ms. It knows of holes at once: the numbers tell.
@@ -148,6 +162,7 @@ impl Path {
                 }),
                 acked: &acked,
                 lost: &lost,
+                late: 0,
                 delivered: self.delivered,
                 in_flight: self.in_flight,
             });
@@ -299,16 +314,28 @@ fn transfer_after_a_pause_is_as_fast_as_the_first() {
 
 #[test]
 fn capacity_collapse_is_drained_in_two_seconds() {
-    let mut path = Path::new(4.0, 50.0, 2000.0);
+    let mut path = Path::new(16.0, 50.0, 2000.0);
     path.run(10.0);
     path.rate /= 8.0;
     path.run(2.0);
-    path.run(10.0);
-    assert!(path.queue() <= 30.0, "{} ms", path.queue());
+    let used = path.run(10.0);
+    assert!(used >= 0.95 && path.queue() <= 20.0, "{used}, {} ms", path.queue());
     path.rate *= 8.0;
     path.run(2.0);
     let used = path.run(10.0);
     assert!(used >= 0.95, "{used}");
+}
+
+/// A packet that is 40 ms late delays the next ones, too, so that nothing arrives for that long.
+#[test]
+fn late_packets_are_no_queue_and_no_collapse() {
+    for (mbit, late_ms) in [(17.0, 6.0), (25.0, 5.0), (50.0, 4.0), (50.0, 6.0)] {
+        let mut path = Path { jitter: late_ms / 1000.0, ..Path::new(mbit, 40.0, 250.0) };
+        path.run(5.0);
+        let used = path.run(40.0);
+        assert!(used >= 0.9, "{mbit} Mbit/s, {late_ms} ms: {used}");
+        assert!(path.queue() <= 60.0, "{mbit} Mbit/s, {late_ms} ms: {} ms", path.queue());
+    }
 }
 
 #[test]

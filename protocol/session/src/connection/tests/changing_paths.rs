@@ -270,7 +270,7 @@ fn a_machine_asleep_beyond_the_timestamp_wrap_recovers() {
         for (lasts, turn) in [(9000, 5), (12_000, 5), (12_000, 16), (16_000, 5)] {
             let change = Change::Sleep { end, lasts, clock: Clock::StandsStill, arrivals: Arrivals::IsLost };
             // The new startup phase exceeds the path's rate for some ticks.
-            a_moved_clock_makes_no_longer_queue(20.0 + 3.0 * turn as f64, change, turn);
+            a_moved_clock_makes_no_longer_queue(20.0 + 3.5 * turn as f64, change, turn);
         }
     }
 }
