@@ -32,8 +32,8 @@ pub struct Sender {
     delivered: u64,
     acked: Vec<SentPacket>,
     lost: Vec<SentPacket>,
-    /// How many of the acknowledged packets counted as lost.
-    late: usize,
+    /// Those of the acknowledged packets that counted as lost.
+    late: Vec<SentPacket>,
 }
 
 impl Sender {
@@ -49,7 +49,7 @@ impl Sender {
             delivered: 0,
             acked: Vec::new(),
             lost: Vec::new(),
-            late: 0,
+            late: Vec::new(),
         }
     }
 
@@ -69,14 +69,14 @@ impl Sender {
             newest,
             acked: &self.acked,
             lost: &self.lost,
-            late: self.late,
+            late: &self.late,
             delivered: self.delivered,
             in_flight: self.sent_packets.in_flight(),
         };
         self.congestion.on_feedback(feedback);
         self.acked.clear();
         self.lost.clear();
-        self.late = 0;
+        self.late.clear();
     }
 
     /// Records newly acknowledged packets. Returns the newest reported packet if it is newly acknowledged.
@@ -86,7 +86,9 @@ impl Sender {
             let Some(newly_acked) = self.sent_packets.on_ack(sequence) else { continue };
             self.delivered += u64::from(newly_acked.packet.bytes);
             self.acked.push(newly_acked.packet);
-            self.late += usize::from(newly_acked.late);
+            if newly_acked.late {
+                self.late.push(newly_acked.packet);
+            }
             if sequence == report.newest && self.newest.is_none_or(|newest| sequence.is_newer_than(newest)) {
                 self.newest = Some(sequence);
                 newest = Some(newly_acked.packet);

@@ -235,7 +235,7 @@ mod tests {
                         newest: None,
                         acked: &[SentPacket { sent_at, bytes: 256, ..SentPacket::default() }],
                         lost: &[],
-                        late: 0,
+                        late: &[],
                         delivered: 0,
                         in_flight: 0,
                     });

@@ -47,8 +47,8 @@ pub struct Feedback<'a> {
     pub acked: &'a [SentPacket],
     /// Packets that count as lost since the feedback before, by newer acknowledgements or by time.
     pub lost: &'a [SentPacket],
-    /// How many of the acknowledged packets counted as lost before: the path has reordered them.
-    pub late: usize,
+    /// Those of `acked` that counted as lost before: the path has reordered them.
+    pub late: &'a [SentPacket],
     /// Bytes acknowledged in all, these included.
     pub delivered: u64,
     /// Bytes sent that are neither acknowledged nor lost.

@@ -501,7 +501,7 @@ mod tests {
                 newest: None,
                 acked: &[],
                 lost,
-                late: 0,
+                late: &[],
                 delivered: 0,
                 in_flight: 0,
             });
@@ -542,7 +542,7 @@ mod tests {
                 newest: Some(newest),
                 acked: &[departed; 30],
                 lost: &[departed; 10],
-                late: 0,
+                late: &[],
                 delivered: 0,
                 in_flight: 0,
             });
@@ -575,7 +575,7 @@ mod tests {
                 }),
                 acked: &[SentPacket { sent_at, bytes: 1000, ..SentPacket::default() }],
                 lost: &[],
-                late: 0,
+                late: &[],
                 delivered: 0,
                 in_flight: 0,
             });

@@ -267,7 +267,7 @@ mod tests {
             newest: Some(newest),
             acked: &[],
             lost: &[],
-            late: 0,
+            late: &[],
             delivered: 0,
             in_flight: 0,
         });

@@ -212,7 +212,7 @@ impl ConnectionPath {
             newest,
             acked: &self.ack_result.acked,
             lost: &self.ack_result.lost,
-            late: self.ack_result.late,
+            late: &self.ack_result.late,
             delivered: self.ack_result.delivered,
             in_flight: self.in_flight(),
         });

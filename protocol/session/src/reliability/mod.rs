@@ -28,6 +28,7 @@ pub mod constants;
 mod endpoint;
 mod fragment_pool;
 mod nonce_draws;
+mod nonce_sum;
 mod number_skips;
 mod packet_events;
 mod packet_tracker;

@@ -4,7 +4,8 @@ use alloc::boxed::Box;
 
 use super::NumberSkips;
 use super::config::{AckPolicy, EndpointConfig};
-use super::nonce_draws::{NonceDraws, NonceSum};
+use super::nonce_draws::NonceDraws;
+use super::nonce_sum::NonceSum;
 use super::packet_events::PacketOutcomes;
 use super::receive_window::{ReceiveWindow, ack_words, extended_ack_words};
 use super::rtt::Rtt;

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 
 use super::config::AckPolicy;
-use super::nonce_draws::NonceSum;
+use super::nonce_sum::NonceSum;
 use crate::congestion::ArrivalOrder;
 use crate::reject::Reject;
 use crate::wire::reliable::{ACKS_PER_HEADER, Acks, ReliableHeader, Sequence, SequenceBits, low_bits};

@@ -52,7 +52,7 @@ impl<C: Controller> ReportFeed<C> {
                 newest: Some(newest),
                 acked: &packets[lost..],
                 lost: &packets[..lost],
-                late: 0,
+                late: &[],
                 delivered: self.delivered as u64,
                 in_flight: 0,
             });

@@ -127,7 +127,7 @@ mod tests {
 
     /// Returns feedback beside a full window in flight.
     fn feedback<'a>(acked: &'a [SentPacket], lost: &'a [SentPacket]) -> Feedback<'a> {
-        Feedback { now: Instant::default(), newest: None, acked, lost, late: 0, delivered: 0, in_flight: 8_000_000 }
+        Feedback { now: Instant::default(), newest: None, acked, lost, late: &[], delivered: 0, in_flight: 8_000_000 }
     }
 
     #[test]

@@ -17,45 +17,37 @@ const HALF: f64 = 0.5;
 pub(super) struct FeedbackTimeout {
     halved_at: Option<Seconds>,
     has_halved: bool,
-    /// Losses of packets sent until then do not count.
-    ignored_until: Seconds,
+}
+
+/// What feedback says of the silence before it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Silence {
+    /// It was no timeout.
+    None,
+    /// It was a timeout.
+    Short,
+    /// It was a timeout that has halved the rate.
+    Long,
 }
 
 impl FeedbackTimeout {
     pub(super) const fn new() -> Self {
-        Self { halved_at: None, has_halved: false, ignored_until: Seconds::NEVER }
+        Self { halved_at: None, has_halved: false }
     }
 
-    /// Processes feedback after `idle_time`. Returns whether the timeout that ended had halved the rate.
+    /// Processes feedback after `idle_time`.
     ///
     /// A suspended machine learns at once that time has passed and which packets are `lost`: that is a timeout too,
     /// although no tick noticed it.
-    pub(super) fn on_feedback(
-        &mut self,
-        idle_time: Seconds,
-        timeout: Seconds,
-        lost: &[SentPacket],
-        now: Seconds,
-    ) -> bool {
+    pub(super) fn on_feedback(&mut self, idle_time: Seconds, timeout: Seconds, lost: &[SentPacket]) -> Silence {
         // No tick ran during the timeout if the machine was suspended.
         let unnoticed = idle_time > timeout && !lost.is_empty();
-        if self.halved_at.take().is_some() || unnoticed {
-            self.ignore_losses_until(now);
+        let was_timeout = self.halved_at.take().is_some() || unnoticed;
+        match core::mem::take(&mut self.has_halved) {
+            true => Silence::Long,
+            false if was_timeout => Silence::Short,
+            false => Silence::None,
         }
-        // Only a timeout long enough to halve the rate restarts the search for the capacity.
-        core::mem::take(&mut self.has_halved)
-    }
-
-    /// Ignores the losses of packets that were sent until `now`. Their cause is known: nothing passed at all, the first
-    /// startup filled a short buffer, or they were sent above a policer's limit that is renewed now.
-    pub(super) const fn ignore_losses_until(&mut self, now: Seconds) {
-        self.ignored_until = now;
-    }
-
-    /// Returns the lost packets that count as random loss or congestion.
-    pub(super) fn without_ignored_losses<'a>(&self, lost: &'a [SentPacket]) -> &'a [SentPacket] {
-        let is_ignored = |packet: &SentPacket| Seconds::from(packet.sent_at) <= self.ignored_until;
-        lost.get(lost.partition_point(is_ignored)..).unwrap_or_default()
     }
 
     /// Returns the time without feedback that counts as a timeout.
@@ -85,10 +77,7 @@ impl FeedbackTimeout {
 
 #[cfg(test)]
 mod tests {
-    use core::time::Duration;
-
     use super::*;
-    use slipgate_netcode::time::Instant;
 
     #[test]
     fn timeout_follows_some_intervals_and_halves_each_second() {
@@ -100,25 +89,19 @@ mod tests {
             assert_eq!(feedback_timeout.is_expired(), tick > 20, "{now:?}");
         }
         assert_eq!(rate, 0.0625);
-        assert!(feedback_timeout.on_feedback(Seconds(5.0), Seconds(0.2), &[], Seconds(5.0)));
+        assert_eq!(feedback_timeout.on_feedback(Seconds(5.0), Seconds(0.2), &[]), Silence::Long);
         assert!(!feedback_timeout.is_expired());
-        assert!(!feedback_timeout.on_feedback(Seconds(0.1), Seconds(0.2), &[], Seconds(5.1)));
+        assert_eq!(feedback_timeout.on_feedback(Seconds(0.1), Seconds(0.2), &[]), Silence::None);
     }
 
     #[test]
-    fn losses_of_an_unnoticed_timeout_are_filtered() {
-        let at = |seconds| SentPacket {
-            sent_at: Instant::from_start(Duration::from_secs(seconds)),
-            bytes: 1200,
-            ..SentPacket::default()
-        };
-        for (idle_time, of_path) in [(0.1, 2), (3.0, 1)] {
+    fn losses_after_a_silence_show_an_unnoticed_timeout() {
+        let lost = [SentPacket::default()];
+        for (idle_time, lost, silence) in
+            [(0.1, &lost[..], Silence::None), (3.0, &lost[..], Silence::Short), (3.0, &[], Silence::None)]
+        {
             let mut feedback_timeout = FeedbackTimeout::new();
-            assert!(
-                !feedback_timeout.on_feedback(Seconds(idle_time), Seconds(0.2), &[at(1)], Seconds(4.0)),
-                "no second passed in which the rate was halved"
-            );
-            assert_eq!(feedback_timeout.without_ignored_losses(&[at(1), at(5)]).len(), of_path, "{idle_time}");
+            assert_eq!(feedback_timeout.on_feedback(Seconds(idle_time), Seconds(0.2), lost), silence, "{idle_time}");
         }
     }
 }

@@ -55,6 +55,8 @@ pub(super) struct LossEstimator {
     newest_lost: f64,
     random_loss: f64,
     random_loss_until: f64,
+    /// Losses of packets sent until then do not count.
+    ignored_until: Seconds,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -87,7 +89,23 @@ impl LossEstimator {
             newest_lost: f64::NEG_INFINITY,
             random_loss: 0.0,
             random_loss_until: f64::NEG_INFINITY,
+            ignored_until: Seconds::NEVER,
         }
+    }
+
+    /// Ignores the losses of packets that were sent until `now`. Their cause is known: nothing passed at all, the first
+    /// startup filled a short buffer, or they were sent above a policer's limit that is renewed now.
+    pub(super) const fn ignore_until(&mut self, now: Seconds) {
+        self.ignored_until = now;
+    }
+
+    /// Returns the lost packets that count as random loss or congestion.
+    pub(super) fn without_ignored<'a>(&self, lost: &'a [SentPacket]) -> &'a [SentPacket] {
+        lost.get(lost.partition_point(|packet| self.is_ignored(packet))..).unwrap_or_default()
+    }
+
+    fn is_ignored(&self, packet: &SentPacket) -> bool {
+        Seconds::from(packet.sent_at) <= self.ignored_until
     }
 
     /// Counts acknowledged packets, and the packets that were lost.
@@ -116,9 +134,10 @@ impl LossEstimator {
     }
 
     /// Takes back the losses of packets that were late: the path has reordered them.
-    pub(super) fn take_back(&mut self, late: usize, now: f64) {
+    pub(super) fn take_back(&mut self, late: &[SentPacket], now: f64) {
+        let late = late.iter().filter(|packet| !self.is_ignored(packet)).count() as i32;
         if late > 0 {
-            let (current, late) = (self.current.get_or_insert(LossBucket::new(now)), late as i32);
+            let current = self.current.get_or_insert(LossBucket::new(now));
             current.lost = current.lost.saturating_sub(late);
             current.events = current.events.saturating_sub(late);
         }
@@ -247,7 +266,10 @@ impl TestSender {
 
 #[cfg(test)]
 mod tests {
+    use core::time::Duration;
+
     use super::*;
+    use slipgate_netcode::time::Instant;
 
     /// Sends a hundred packets per second, loses `lost` of each hundred in bursts of `in_a_row`, reports each tenth.
     fn lose(losses: &mut LossEstimator, sent: &mut TestSender, seconds: u32, lost: usize, in_a_row: usize) {
@@ -310,7 +332,7 @@ mod tests {
             // 30 of 100 packets are late, in the next bucket, and 2 are lost.
             let lost = sent.hundred(32, 1, 0.3);
             losses.count(68, &lost, &sent.send_rate, sent.now);
-            losses.take_back(30, sent.now);
+            losses.take_back(&lost[..30], sent.now);
             losses.count(30, &[], &sent.send_rate, sent.now);
         }
         lose(&mut losses, &mut sent, 1, 2, 1);
@@ -318,11 +340,32 @@ mod tests {
         assert!(losses.recent() < 0.03 && losses.long_events() < 0.03 && !losses.is_excess(), "{}", losses.recent());
         // Late packets of before hide no more losses than there were.
         let mut losses = LossEstimator::new();
-        losses.take_back(50, sent.now);
+        losses.take_back(&[SentPacket::default(); 50], sent.now);
         lose(&mut losses, &mut sent, 4, 0, 1);
         assert!(losses.recent() == 0.0 && losses.long() == 0.0);
         lose(&mut losses, &mut sent, 4, 30, 1);
         assert!(losses.is_excess(), "{}", losses.recent());
+    }
+
+    #[test]
+    fn losses_with_a_known_cause_are_ignored() {
+        let at = |seconds| SentPacket {
+            sent_at: Instant::from_start(Duration::from_secs(seconds)),
+            ..SentPacket::default()
+        };
+        let lost = [3, 4, 5].map(at);
+        let (mut losses, sent) = (LossEstimator::new(), TestSender::new(6.0));
+        assert_eq!(losses.without_ignored(&lost), lost);
+        losses.ignore_until(Seconds(4.0));
+        assert_eq!(losses.without_ignored(&lost), [at(5)]);
+        losses.count(9, &lost[2..], &sent.send_rate, 6.0);
+        // Only what was counted is taken back.
+        losses.take_back(&lost[..2], 6.0);
+        losses.count(0, &[], &sent.send_rate, 6.3);
+        assert!((losses.recent() - 0.1).abs() < 1e-9, "{}", losses.recent());
+        losses.take_back(&lost[2..], 6.3);
+        losses.count(1, &[], &sent.send_rate, 6.6);
+        assert!(losses.recent() == 0.0, "{}", losses.recent());
     }
 
     #[test]

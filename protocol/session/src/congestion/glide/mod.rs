@@ -44,7 +44,7 @@ use self::competitive::CompetitiveMode;
 use self::delay::DelayEstimator;
 use self::delay_mode::{DelayMode, ProbeContext, ProbeDecision};
 use self::delivery_rate::DeliveryRate;
-use self::feedback_timeout::FeedbackTimeout;
+use self::feedback_timeout::{FeedbackTimeout, Silence};
 use self::flight::Flight;
 use self::link_stall::LinkStall;
 use self::losses::LossEstimator;
@@ -387,7 +387,7 @@ impl Glide {
             PolicerFinding::Renewed => {
                 self.rate = self.rate.at_most(self.policer.rate());
                 // What is in flight was sent above the limit.
-                self.feedback_timeout.ignore_losses_until(Seconds(sample.now));
+                self.losses.ignore_until(Seconds(sample.now));
             }
         }
     }
@@ -410,7 +410,7 @@ impl Glide {
                 if is_found && self.startup_ended_at == f64::NEG_INFINITY {
                     // The first startup overfills a short buffer: such losses show no policer and no random loss.
                     self.losses.forget();
-                    self.feedback_timeout.ignore_losses_until(Seconds(sample.now));
+                    self.losses.ignore_until(Seconds(sample.now));
                 }
                 self.mode = GlideMode::Delay;
                 self.startup_ended_at = sample.now;
@@ -607,13 +607,18 @@ impl Controller for Glide {
 
     fn on_feedback(&mut self, feedback: &Feedback<'_>) {
         let now = Seconds::from(feedback.now);
-        if let Some((idle_time, timeout)) = self.idle_time(now)
-            && self.feedback_timeout.on_feedback(idle_time, timeout, feedback.lost, now)
-        {
-            self.restart();
+        if let Some((idle_time, timeout)) = self.idle_time(now) {
+            let silence = self.feedback_timeout.on_feedback(idle_time, timeout, feedback.lost);
+            if silence != Silence::None {
+                self.losses.ignore_until(now);
+            }
+            // Only a timeout long enough to halve the rate restarts the search for the capacity.
+            if silence == Silence::Long {
+                self.restart();
+            }
         }
         self.flight.on_feedback(feedback.in_flight, feedback.now);
-        let feedback = Feedback { lost: self.feedback_timeout.without_ignored_losses(feedback.lost), ..*feedback };
+        let feedback = Feedback { lost: self.losses.without_ignored(feedback.lost), ..*feedback };
         let sample = self.read(&feedback);
         self.count_in_slow_start(&feedback);
         if let Some(sample) = sample {

@@ -270,7 +270,7 @@ mod tests {
             }),
             acked,
             lost,
-            late: 0,
+            late: &[],
             delivered,
             in_flight: 0,
         }

@@ -162,7 +162,7 @@ impl Path {
                 }),
                 acked: &acked,
                 lost: &lost,
-                late: 0,
+                late: &[],
                 delivered: self.delivered,
                 in_flight: self.in_flight,
             });

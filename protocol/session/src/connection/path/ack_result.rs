@@ -11,8 +11,8 @@ use slipgate_netcode::time::Instant;
 pub(in crate::connection) struct AckResult {
     /// The packets that arrived; some of them may have been declared lost before.
     pub(in crate::connection) acked: Vec<SentPacket>,
-    /// How many of them had been declared lost.
-    pub(super) late: usize,
+    /// Those of them that had been declared lost.
+    pub(super) late: Vec<SentPacket>,
     /// The packets that count as lost.
     pub(in crate::connection) lost: Vec<SentPacket>,
     /// Bytes that were acknowledged since the start.
@@ -34,7 +34,7 @@ impl AckResult {
     pub(super) fn clear(&mut self) {
         self.acked.clear();
         self.lost.clear();
-        self.late = 0;
+        self.late.clear();
         self.newest = None;
     }
 }
@@ -43,7 +43,9 @@ impl PacketOutcomes for AckResult {
     #[inline]
     fn on_acked(&mut self, acked: &NewlyAcked, now: Instant) {
         self.acked.push(acked.packet);
-        self.late += usize::from(acked.late);
+        if acked.late {
+            self.late.push(acked.packet);
+        }
         self.delivered += u64::from(acked.packet.bytes);
         // RFC 9002, section 5.1: only the largest newly acknowledged packet gives an RTT sample.
         if acked.newest {
