@@ -34,7 +34,8 @@ const INTERVAL_SMOOTHING: f64 = 0.1;
 const MAX_INTERVAL: Seconds = Seconds(0.3);
 /// Weight of a new sample in the jitter.
 const JITTER_SMOOTHING: f64 = 0.05;
-/// The jitter as a multiple of its samples, which are half of the mean difference between independent delays.
+/// The jitter as a multiple of its samples. If delays are independent, the mean of the samples is half of the mean
+/// difference between two delays.
 const JITTER_SCALE: f64 = 4.0;
 /// The minimum time between two delays that are compared, in seconds. On a path that keeps the order of packets a late
 /// packet delays those behind it, so delays of packets sent soon after each other hardly differ.

@@ -75,8 +75,8 @@ const MAX_PACKET_SPAN: Seconds = Seconds(0.6);
 const PAUSE: Duration = Duration::from_millis(600);
 /// The time for which a measured delivery rate validates the rate, in seconds: the non-validated period of RFC 7661.
 const VALID_FOR: Seconds = Seconds(300.0);
-/// The path has collapsed if the queue is this many targets and this multiple of the jitter at once, and less than this
-/// share of the sent bytes arrives. One late packet delays those behind it by several times the jitter.
+/// The path has collapsed if the instant queue exceeds this many targets plus this multiple of the jitter, and less
+/// than this share of the sent bytes arrives. One late packet delays those behind it by several times the jitter.
 const COLLAPSE_TARGETS: f64 = 2.0;
 const COLLAPSE_JITTER: f64 = 5.0;
 const COLLAPSE_SHARE: f64 = 0.7;
@@ -374,6 +374,7 @@ impl Glide {
     fn check_policer(&mut self, sample: &PathSample, feedback: &Feedback<'_>) {
         let may_test = self.mode == GlideMode::Delay && !self.is_held(sample.now) && !sample.is_draining;
         let (acked, lost) = (feedback.acked, feedback.lost);
+        self.policer.take_back(feedback.late);
         match self.policer.on_feedback(sample, acked, lost, &mut self.losses, may_test, self.rate) {
             PolicerFinding::Nothing => {}
             PolicerFinding::Test { rate, until } => self.hold(rate, until),

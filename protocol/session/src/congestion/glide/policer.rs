@@ -124,6 +124,13 @@ impl PolicerDetector {
         self.test.is_some()
     }
 
+    /// Takes back the losses of packets that were late.
+    pub(super) fn take_back(&mut self, late: &[SentPacket]) {
+        if let Some(test) = &mut self.test {
+            test.lost = (test.lost - sent_after(test.begin, late)).at_least(0.0);
+        }
+    }
+
     /// Processes feedback. `may_test` unless another probe or test is active; `rate` is the allowed rate.
     pub(super) fn on_feedback(
         &mut self,
@@ -317,6 +324,18 @@ mod tests {
         let (acked, lost) = (packets(160, 100.5), packets(40, 100.5));
         assert_eq!(policer.on_feedback(&later, &acked, &lost, &mut losses, true, 1e6), PolicerFinding::RandomLoss);
         assert!((losses.random_loss() - 0.2).abs() < 0.01 && policer.limit(101.0).is_infinite());
+    }
+
+    #[test]
+    fn loss_that_was_reordering_disappears_in_the_test() {
+        let (mut policer, mut losses) = testing();
+        let (acked, lost) = (packets(100, 100.5), packets(4, 100.5));
+        let during = PathSample { now: 100.1, ..QUIET };
+        assert_eq!(policer.on_feedback(&during, &[], &lost, &mut losses, true, 1e6), PolicerFinding::Nothing);
+        policer.take_back(&lost);
+        let later = PathSample { now: 101.0, ..QUIET };
+        assert_eq!(policer.on_feedback(&later, &acked, &[], &mut losses, true, 1e6), PolicerFinding::Policed);
+        assert!(losses.random_loss() == 0.0, "{}", losses.random_loss());
     }
 
     #[test]

@@ -114,8 +114,8 @@ impl SlowStart {
         self.limited_at = now;
     }
 
-    /// Changes the window by what was acknowledged and lost, while data waits for the controller. The first rate is
-    /// `initial`.
+    /// Changes the window by what was acknowledged, lost, and late instead of lost, while data waits for the
+    /// controller. The first rate is `initial`.
     pub(super) fn count(&mut self, feedback: &Feedback<'_>, base_round_trip: f64, initial: f64) {
         if self.drain_until.is_some() {
             return;
@@ -125,6 +125,7 @@ impl SlowStart {
         self.least = self.least.at_least(initial * base_round_trip);
         let acked: f64 = feedback.acked.iter().map(|packet| f64::from(packet.bytes)).sum();
         let lost: f64 = feedback.lost.iter().map(|packet| f64::from(packet.bytes)).sum();
+        let late: f64 = feedback.late.iter().map(|packet| f64::from(packet.bytes)).sum();
         if lost <= 0.0 {
             // What is in flight was permitted, while the application had less to send.
             self.window = self.window.at_least(float(feedback.in_flight));
@@ -135,7 +136,7 @@ impl SlowStart {
             false => GROWTH * (base_round_trip / MIN_ROUND_TRIP.0).at_least(MIN_GROWTH_SHARE).at_most(1.0),
         };
         let proven = self.proven(feedback, base_round_trip);
-        self.window = (self.window + growth * acked - LOSS * lost).at_most(proven).at_least(self.least);
+        self.window = (self.window + growth * acked - LOSS * (lost - late)).at_most(proven).at_least(self.least);
     }
 
     /// Returns the window that the bytes acknowledged within the last base round trip permit. The local clock measures
@@ -296,6 +297,12 @@ mod tests {
         assert!(slow_start.window() < GROWTH * 120_000.0);
         slow_start.count(&feedback(&[], &packets(1000), 1.0, 132_000), 0.05, 4e4);
         assert!((slow_start.window() - 12_000.0).abs() < 1e-6);
+        // Late packets give back what their loss took.
+        slow_start.count(&feedback(&[], &packets(0), 1.0, 132_000), 0.05, 4e4);
+        let before = slow_start.window();
+        slow_start.count(&Feedback { late: &packets(2), ..feedback(&[], &packets(0), 1.0, 132_000) }, 0.05, 4e4);
+        assert!((slow_start.window() - before - LOSS * 2400.0).abs() < 1e-6);
+        slow_start.count(&feedback(&[], &packets(2), 1.0, 132_000), 0.05, 4e4);
         // An application with little data had more in flight.
         slow_start.count(&Feedback { in_flight: 50_000, ..feedback(&[], &[], 1.0, 132_000) }, 0.05, 4e4);
         assert!((slow_start.window() - 50_000.0).abs() < 1e-6);

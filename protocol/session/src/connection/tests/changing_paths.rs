@@ -269,7 +269,7 @@ fn a_machine_asleep_beyond_the_timestamp_wrap_recovers() {
     for end in [SENDER, RECEIVER] {
         for (lasts, turn) in [(9000, 5), (12_000, 5), (12_000, 16), (16_000, 5)] {
             let change = Change::Sleep { end, lasts, clock: Clock::StandsStill, arrivals: Arrivals::IsLost };
-            // The new startup phase exceeds the path's rate for some ticks.
+            // The new startup phase exceeds the path's rate for some ticks. They make jitter, which raises the target.
             a_moved_clock_makes_no_longer_queue(20.0 + 3.5 * turn as f64, change, turn);
         }
     }
