@@ -65,15 +65,16 @@ pub(super) struct DelayEstimator {
     recent: Ring<FilterSlice>,
     /// The two newest samples less their socket delay, newest first.
     newest: [Option<f64>; 2],
-    previous: Option<JitterSample>,
+    /// The delay that jitter was last measured by.
+    previous: Option<ComparedDelay>,
     jitter: f64,
     /// The round trip and the one-way delay of the newest packet.
     measured: Option<(f64, f64)>,
 }
 
-/// The last delay that the next one is compared with.
+/// A delay that the next one is compared with.
 #[derive(Clone, Copy, Debug)]
-struct JitterSample {
+struct ComparedDelay {
     at: f64,
     queue: f64,
     /// By how much it exceeded the one before.
@@ -178,7 +179,7 @@ impl DelayEstimator {
     /// Compares a delay with the two before it. A queue that grows or drains has differences of one sign, and is no
     /// jitter.
     fn compare(&mut self, queue: f64, is_steady: bool, now: f64) {
-        let before = self.previous.unwrap_or(JitterSample { at: now, queue, difference: 0.0 });
+        let before = self.previous.unwrap_or(ComparedDelay { at: now, queue, difference: 0.0 });
         let difference = queue - before.queue;
         // The path's usual jitter does not include that of a stall.
         if is_steady {
@@ -186,7 +187,7 @@ impl DelayEstimator {
             let least = if alternates { difference.abs().at_most(before.difference.abs()) } else { 0.0 };
             self.jitter += JITTER_SMOOTHING * ((JITTER_SCALE * least).at_most(MAX_JITTER.0) - self.jitter);
         }
-        self.previous = Some(JitterSample { at: now, queue, difference });
+        self.previous = Some(ComparedDelay { at: now, queue, difference });
     }
 
     /// Returns the minimum queueing delay of the filter's time, less the remaining jitter.

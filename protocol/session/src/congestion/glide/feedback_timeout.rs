@@ -35,7 +35,7 @@ impl FeedbackTimeout {
         Self { halved_at: None, has_halved: false }
     }
 
-    /// Processes feedback after `idle_time`.
+    /// Processes feedback after `idle_time`. Returns whether a timeout has ended.
     ///
     /// A suspended machine learns at once that time has passed and which packets are `lost`: that is a timeout too,
     /// although no tick noticed it.
