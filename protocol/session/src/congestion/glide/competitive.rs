@@ -13,6 +13,10 @@ const PROBE_DELAYS: [Seconds; 4] = [Seconds(1.2), Seconds(2.0), Seconds(4.0), Se
 const EARLY_PROBE_SECONDS: Seconds = Seconds(1.2);
 const MAX_EARLY_PROBES: usize = 6;
 const GROWN: Seconds = Seconds(0.05);
+/// The queue has fallen below this share of its peak, and its lowest point is this many seconds old: the moment of a
+/// probe that all flows of the queue choose alike.
+const FALLEN: f64 = 0.8;
+const AFTER_FALL: Seconds = Seconds(0.6);
 /// The maximum window before the first loss, as a multiple of the peak delivery in a round trip.
 const MAX_OF_PEAK: f64 = 3.0;
 /// Losses up to this multiple of the random loss are ignored.
@@ -30,6 +34,7 @@ const SMALL_SHARE: f64 = 0.7;
 pub(super) struct CompetitiveMode {
     window: CubicWindow,
     probe_count: usize,
+    fall: QueueFall,
     left_at: Seconds,
     left_rate: BytesPerSecond,
 }
@@ -37,7 +42,13 @@ pub(super) struct CompetitiveMode {
 impl CompetitiveMode {
     pub(super) fn new(packet: Bytes) -> Self {
         let window = CubicWindow::new(Bytes(0.0), packet, Seconds(0.0));
-        Self { window, probe_count: 0, left_at: Seconds::NEVER, left_rate: BytesPerSecond(0.0) }
+        Self {
+            window,
+            probe_count: 0,
+            fall: QueueFall::default(),
+            left_at: Seconds::NEVER,
+            left_rate: BytesPerSecond(0.0),
+        }
     }
 
     /// Starts compete mode. `fall` is that of the probe that found cross traffic, `before` the rate before the queue
@@ -52,7 +63,7 @@ impl CompetitiveMode {
         if Seconds(sample.now) - self.left_at < MEMORY {
             rate = rate.at_least(MEMORY_SHARE * self.left_rate.0);
         }
-        self.probe_count = 0;
+        (self.probe_count, self.fall) = (0, QueueFall::default());
         let (bytes, packet) = (Bytes(rate * sample.round_trip), Bytes(sample.largest_packet));
         // A joining flow whose probe moved nothing has almost no share yet, and searches for it like a new TCP
         // connection.
@@ -100,14 +111,47 @@ impl CompetitiveMode {
         let age = down_probes.age(sample.now);
         let usual = PROBE_DELAYS.get(self.probe_count).or(PROBE_DELAYS.last()).is_some_and(|after| age > after.0);
         let has_grown = sample.queue > down_probes.queue_before() + GROWN.0;
-        let soon = self.probe_count < MAX_EARLY_PROBES && age > EARLY_PROBE_SECONDS.0 && has_grown;
-        let should_probe = (usual || soon) && !down_probes.is_active();
+        let may_be_early = age > EARLY_PROBE_SECONDS.0;
+        let soon = self.probe_count < MAX_EARLY_PROBES && may_be_early && has_grown;
+        if down_probes.is_active() {
+            // The probe makes a fall of its own.
+            self.fall = QueueFall::default();
+            return false;
+        }
+        let together = self.fall.is_over(sample.instant_queue, Seconds(sample.now)) && may_be_early;
+        let should_probe = usual || soon || together;
         self.probe_count += usize::from(should_probe);
         should_probe
     }
 
     pub(super) fn window(&self) -> Bytes {
         self.window.bytes()
+    }
+}
+
+/// The last fall of the queue, as after losses.
+///
+/// Flows in compete mode that share a queue with none but themselves see cross traffic in each other, and each probes a
+/// small part of the queue. But all see the queue fall at the same time. If all probe at a fixed time after that, the
+/// queue falls by the whole of it, so all find it self-inflicted.
+#[derive(Clone, Copy, Debug, Default)]
+struct QueueFall {
+    peak: f64,
+    lowest: f64,
+    lowest_at: Seconds,
+}
+
+impl QueueFall {
+    /// Records the queue. Returns whether a fall is over now; it does so once for each fall.
+    fn is_over(&mut self, queue: f64, now: Seconds) -> bool {
+        let has_fallen = self.lowest < FALLEN * self.peak;
+        let is_over = has_fallen && now - self.lowest_at > AFTER_FALL;
+        if is_over || (queue > self.peak && !has_fallen) {
+            *self = Self { peak: queue, lowest: queue, lowest_at: now };
+        } else if queue < self.lowest {
+            (self.lowest, self.lowest_at) = (queue, now);
+        }
+        is_over
     }
 }
 
@@ -211,6 +255,20 @@ mod tests {
         let sample = queued(0.2, 100.0);
         competitive.begin(&sample, 0.3, 1e6, false);
         assert!((competitive.window().0 - 2.8e6 * sample.round_trip).abs() < 1.0);
+    }
+
+    #[test]
+    fn fall_of_the_queue_is_over_once() {
+        let mut fall = QueueFall::default();
+        let queues = [0.1, 0.3, 0.5, 0.41, 0.5, 0.38, 0.35, 0.4, 0.5, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6];
+        let over: vec::Vec<bool> = queues
+            .iter()
+            .zip(0..)
+            .map(|(queue, step)| fall.is_over(*queue, Seconds(100.0 + 0.15 * f64::from(step))))
+            .collect();
+        // 0.41 of 0.5 is no fall; the lowest queue of the fall is at step 6.
+        assert_eq!(over.iter().position(|over| *over), Some(11), "{over:?}");
+        assert_eq!(over.iter().filter(|over| **over).count(), 1, "{over:?}");
     }
 
     #[test]

@@ -32,7 +32,7 @@ const INEFFECTIVE_TARGETS: f64 = 1.5;
 
 /// The share of the expected fall from which on the queue is self-inflicted: in delay mode, and in compete mode.
 const SELF_INFLICTED_FALL: f64 = 0.6;
-const SELF_INFLICTED_FALL_IF_COMPETING: f64 = 0.8;
+const SELF_INFLICTED_FALL_IF_COMPETING: f64 = 0.7;
 /// The same share if the queue fell below the target.
 const SELF_INFLICTED_FALL_IF_LOW: f64 = 0.4;
 /// A queue below this share of the target is empty, so it was self-inflicted, whatever the expected fall.
