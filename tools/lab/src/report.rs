@@ -1,7 +1,7 @@
 //! The receiver's reports: which packets arrived, and when the newest did, as in a session's datagrams.
 //!
 //! A report holds the reliable header's acknowledgement with its 32 bits, the two times of the session's frame in units
-//! of 250 us, and the extended acknowledgement of 256 bits while more than 24 packets are unreported.
+//! of 250 us, and the extended acknowledgement of 256 bits while the unreported packets span more than 24 numbers.
 
 use core::time::Duration;
 
@@ -12,7 +12,7 @@ use slipgate_session::wire::session_frame::Timestamp;
 
 /// The unit of times on the wire.
 const UNIT: Duration = Duration::from_micros(250);
-/// Above this number of unreported packets the extended acknowledgement is sent, because 32 bits could miss some.
+/// Above this span of unreported packets the extended acknowledgement is sent, because 32 bits could miss some.
 const MAX_SHORT_ACK: u32 = 24;
 
 /// A time on the wire: 16 bits in units of 250 us, which wrap every 16 s.
@@ -121,7 +121,7 @@ impl Report {
 pub struct ReportPolicy {
     /// The maximum interval between reports.
     pub every: Duration,
-    /// The number of unreported packets at which a report is sent at once.
+    /// The span of sequence numbers of unreported packets at which a report is sent at once.
     pub packets: u32,
 }
 
@@ -141,7 +141,8 @@ pub struct Receiver {
     newest: Option<Newest>,
     /// Bit n is the packet n before the newest.
     arrived: [u64; 4],
-    unreported: u32,
+    /// The same bits of unreported packets.
+    unreported: [u64; 4],
     /// The shortest delay so far, of a receiver that reports each packet with it.
     false_delay: Option<Duration>,
 }
@@ -155,7 +156,7 @@ impl Receiver {
             delay_meter: SocketDelay::default(),
             newest: None,
             arrived: [0; 4],
-            unreported: 0,
+            unreported: [0; 4],
             false_delay: None,
         }
     }
@@ -172,14 +173,26 @@ impl Receiver {
         let late = self.delay_meter.read(Timestamp::from(sent_at), socket_delay, now);
         let newest = self.newest.map(|newest| newest.sequence);
         if let Some(newest) = newest.filter(|newest| !packet.is_newer_than(*newest)) {
-            mark(&mut self.arrived, newest - packet);
+            self.mark(newest - packet);
         } else {
-            shift(&mut self.arrived, newest.map_or(0, |newest| packet - newest));
+            let by = newest.map_or(0, |newest| packet - newest);
+            shift(&mut self.arrived, by);
+            shift(&mut self.unreported, by);
             self.newest = Some(self.arrival(packet, sent_at, late, now));
-            mark(&mut self.arrived, 0);
+            self.mark(0);
         }
-        self.unreported += 1;
         self.is_due()
+    }
+
+    fn mark(&mut self, back: u16) {
+        mark(&mut self.arrived, back);
+        mark(&mut self.unreported, back);
+    }
+
+    /// Returns the span of sequence numbers from the oldest unreported packet to the newest; 0 without one.
+    fn span(&self) -> u32 {
+        let mut spans = self.unreported.iter().zip([0, 64, 128, 192]).rev().filter(|(word, _)| **word != 0);
+        spans.next().map_or(0, |(word, below)| below + u64::BITS - word.leading_zeros())
     }
 
     /// Returns what is reported of a packet that was read now.
@@ -191,8 +204,8 @@ impl Receiver {
 
     /// Returns whether a report is due at once.
     #[must_use]
-    pub const fn is_due(&self) -> bool {
-        self.unreported >= self.ack_policy.packets
+    pub fn is_due(&self) -> bool {
+        self.span() >= self.ack_policy.packets
     }
 
     /// Returns the maximum interval between reports.
@@ -204,8 +217,8 @@ impl Receiver {
     /// Returns a report and marks all packets as reported; `None` before the first packet.
     pub fn report(&mut self, now: Instant) -> Option<Report> {
         let newest = self.newest?;
-        let is_extended = self.unreported > MAX_SHORT_ACK;
-        self.unreported = 0;
+        let is_extended = self.span() > MAX_SHORT_ACK;
+        self.unreported = [0; 4];
         let [recent, ..] = self.arrived;
         // The newest packet and the 32 before it: one more than the reliable header of a session reports.
         let short = [recent & ((1 << 33) - 1), 0, 0, 0];
@@ -260,10 +273,19 @@ mod tests {
 
     #[test]
     fn extended_report_covers_256_packets_and_a_short_one_33() {
-        assert_eq!(report_of([0, 100, 110]), [100, 110]);
-        assert_eq!(report_of((0..20).map(|packet| packet * 2)), (3..20).map(|packet| packet * 2).collect::<Vec<_>>());
         let many: Vec<u16> = (0..200).map(|packet| packet * 2).collect();
         assert_eq!(report_of(many.clone()), many[72..]);
+        let mut receiver = Receiver::new(ACK_POLICY);
+        let mut reported = |packets: &[u16]| -> Vec<u16> {
+            for packet in packets {
+                receiver.receive(Sequence(*packet), Instant::default(), Duration::ZERO, Instant::default());
+            }
+            receiver.report(Instant::default()).unwrap().arrived().map(|sequence| sequence.0).collect()
+        };
+        let first: Vec<u16> = (0..100).filter(|packet| *packet != 50).collect();
+        assert_eq!(reported(&first), first);
+        assert_eq!(reported(&[100, 101]), (69..=101).collect::<Vec<_>>(), "two packets need no extended report");
+        assert_eq!(reported(&[50, 102]), (0..=102).collect::<Vec<_>>(), "a late packet needs one");
     }
 
     #[test]

@@ -9,8 +9,8 @@ use slipgate_session::wire::reliable::Sequence;
 use crate::report::{Report, TimeUnwrapper};
 use crate::source::Application;
 
-/// The capacity of the record of sent packets: enough for 100 Mbit/s at a delay of a third of a second.
-const WINDOW: u16 = 4096;
+/// The capacity of the record of sent packets: as of a session.
+const WINDOW: u16 = 16_384;
 
 /// A packet to send.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -41,6 +41,14 @@ const LIMIT_MEMORY: Seconds = Seconds(5.0);
 /// Loss this soon under a new limit, in seconds plus a round trip, shows that the rate was not the cause.
 const SOON: Seconds = Seconds(2.0);
 const SOON_LOSS: f64 = 0.04;
+/// Loss below the limit shows that it is too high, or that the test ended without loss by chance: at least this many
+/// events, and this share beside that of random loss. The limit is lowered once by this factor, then dropped.
+const BELOW_EVENTS: u32 = 3;
+const BELOW_LOSS: f64 = 0.02;
+const BELOW_RANDOM: f64 = 1.25;
+const LOWERED: f64 = 0.95;
+/// Packets lost within this time, in seconds, are one event.
+const EVENT_TIME: Seconds = Seconds(0.1);
 /// An expired limit is renewed without a test within this many seconds, and this many times.
 const RENEWAL_SECONDS: Seconds = Seconds(20.0);
 const RENEWALS: u32 = 3;
@@ -58,6 +66,7 @@ pub(super) struct PolicerDetector {
     renewals: u32,
     /// The limit was too high, and was lowered once.
     lowered: bool,
+    below: BelowLimit,
     test: Option<PolicerTest>,
     tested_at: f64,
 }
@@ -72,6 +81,47 @@ struct PolicerTest {
     delivery: f64,
     acked: f64,
     lost: f64,
+}
+
+/// The packets sent below a limit in force.
+#[derive(Clone, Copy, Debug)]
+struct BelowLimit {
+    /// Counts packets sent after this time. Before, the policer's token bucket may have been empty.
+    since: f64,
+    acked: f64,
+    lost: f64,
+    events: u32,
+    /// When the first packet of the newest event was sent.
+    event_at: f64,
+}
+
+impl BelowLimit {
+    const fn new(since: f64) -> Self {
+        Self { since, acked: 0.0, lost: 0.0, events: 0, event_at: f64::NEG_INFINITY }
+    }
+
+    fn count(&mut self, acked: &[SentPacket], lost: &[SentPacket]) {
+        self.acked += sent_after(self.since, acked);
+        for packet in lost {
+            let sent_at = Seconds::from(packet.sent_at).0;
+            if sent_at <= self.since {
+                continue;
+            }
+            self.lost += 1.0;
+            if sent_at > self.event_at + EVENT_TIME.0 {
+                (self.event_at, self.events) = (sent_at, self.events.saturating_add(1));
+            }
+        }
+    }
+
+    /// Returns the share of lost packets if the rate does not cause it.
+    fn loss(&self, random_loss: f64) -> Option<f64> {
+        if self.events < BELOW_EVENTS {
+            return None;
+        }
+        let loss = self.lost / (self.acked + self.lost);
+        (loss > BELOW_LOSS + BELOW_RANDOM * random_loss).then_some(loss)
+    }
 }
 
 /// The result of one feedback.
@@ -101,6 +151,7 @@ impl PolicerDetector {
             until: f64::NEG_INFINITY,
             renewals: 0,
             lowered: false,
+            below: BelowLimit::new(f64::NEG_INFINITY),
             test: None,
             tested_at: f64::NEG_INFINITY,
         }
@@ -129,6 +180,7 @@ impl PolicerDetector {
         if let Some(test) = &mut self.test {
             test.lost = (test.lost - sent_after(test.begin, late)).at_least(0.0);
         }
+        self.below.lost = (self.below.lost - sent_after(self.below.since, late)).at_least(0.0);
     }
 
     /// Processes feedback. `may_test` unless another probe or test is active; `rate` is the allowed rate.
@@ -147,6 +199,12 @@ impl PolicerDetector {
             test.lost += sent_after(test.begin, lost);
             return self.evaluate(test, sample, losses);
         }
+        if self.rate.is_finite() && sample.now < self.until {
+            self.below.count(acked, lost);
+            if let Some(loss) = self.below.loss(losses.random_loss()) {
+                return self.on_loss_below(loss, sample, losses);
+            }
+        }
         if sample.has_excess_loss && sample.queue < sample.target && may_test {
             return self.on_excess_loss(sample, losses, rate);
         }
@@ -163,6 +221,20 @@ impl PolicerDetector {
                 self.rate = f64::INFINITY;
             }
         }
+    }
+
+    /// Handles loss below a limit in force: lowers it once, then drops it.
+    fn on_loss_below(&mut self, loss: f64, sample: &PathSample, losses: &mut LossEstimator) -> PolicerFinding {
+        if self.lowered {
+            losses.set_random_loss(loss, sample.now);
+            self.rate = f64::INFINITY;
+            return PolicerFinding::RandomLoss;
+        }
+        self.lowered = true;
+        self.rate *= LOWERED;
+        self.below = BelowLimit::new(sample.now);
+        losses.reset_counts();
+        PolicerFinding::Renewed
     }
 
     fn evaluate(&mut self, test: PolicerTest, sample: &PathSample, losses: &mut LossEstimator) -> PolicerFinding {
@@ -239,6 +311,7 @@ impl PolicerDetector {
         // Just below the policer, so that its token bucket refills.
         self.rate = LIMIT_SHARE * delivery;
         self.set_at = now;
+        self.below = BelowLimit::new(now + SOON.0);
         // A policer that is met again and again is tested less and less often.
         self.until = now + LIMIT_TIME.0 * f64::from(1_u32 << self.renewals.min(RENEWALS));
     }
@@ -315,6 +388,34 @@ mod tests {
         };
         let (first, later) = (after(0.1), after(3.1));
         assert!(first > 0.0 && (3.0..5.0).contains(&(later / first)), "{first}, {later}");
+    }
+
+    #[test]
+    fn limit_that_loses_is_lowered_once_and_dropped() {
+        for (share, events, findings) in [
+            (10, 1, [PolicerFinding::Nothing; 2]),
+            (1, 9, [PolicerFinding::Nothing; 2]),
+            (5, 3, [PolicerFinding::Renewed, PolicerFinding::RandomLoss]),
+        ] {
+            let (mut policer, mut losses) = testing();
+            let at = |now: f64| PathSample { now, ..QUIET };
+            policer.on_feedback(&at(101.0), &packets(200, 100.5), &[], &mut losses, true, 1e6);
+            let before = policer.rate();
+            for (period, finding) in findings.into_iter().enumerate() {
+                let mut found = PolicerFinding::Nothing;
+                let from = 103.1 + 1.5 * period as f64;
+                for event in 0..events {
+                    let sent_at = from + 0.15 * f64::from(event);
+                    let acked = packets(100 - share, sent_at);
+                    let lost = packets(share, sent_at);
+                    found = policer.on_feedback(&at(sent_at + 0.05), &acked, &lost, &mut losses, true, 1e6);
+                }
+                assert_eq!(found, finding, "{share} % in {events} events, period {period}");
+                let expected = if finding == PolicerFinding::Renewed { 0.95 * before } else { before };
+                assert!(policer.rate() == expected || finding == PolicerFinding::RandomLoss);
+            }
+            assert_eq!(policer.rate().is_infinite(), findings[1] == PolicerFinding::RandomLoss);
+        }
     }
 
     #[test]
