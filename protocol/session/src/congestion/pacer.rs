@@ -59,7 +59,12 @@ impl Pacer {
     }
 
     fn max_credit(&self, rate: BytesPerSecond, burst: Seconds) -> Bytes {
-        (MIN_PACKETS * self.packet).max(rate * burst)
+        let least = (MIN_PACKETS * self.packet).max(rate * burst);
+        if burst <= Seconds::from(MIN_BURST) {
+            return least;
+        }
+        // What a tick leaves must add up to one more packet, or each tick sends whole packets and the rest is lost.
+        least.max((1.0 / TICKS) * (rate * burst) + self.packet)
     }
 }
 
@@ -164,5 +169,24 @@ mod tests {
         }
         assert!((pacer.credit(rate, burst(Duration::ZERO), at(0)).0 + 2000.0).abs() < 1.0);
         assert!((pacer.credit(rate, burst(Duration::ZERO), at(30)).0 - 1000.0).abs() < 1.0);
+    }
+
+    #[test]
+    fn what_a_tick_leaves_adds_up_to_a_packet() {
+        // Packets are a little smaller than the largest, whose credit each must wait for.
+        for rate in [330_000.0, 438_000.0, 500_000.0, 620_000.0] {
+            let (mut pacer, burst, allowed) =
+                (Pacer::new(PACKET), burst(Duration::from_millis(5)), BytesPerSecond(rate));
+            let mut sent = 0;
+            for tick in 0..2000 {
+                pacer.fill(allowed, burst, at(5 * tick));
+                while pacer.credit(allowed, burst, at(5 * tick)) >= Bytes::from(PACKET) {
+                    pacer.spend(PACKET - 100, allowed, burst);
+                    sent += PACKET - 100;
+                }
+            }
+            let share = f64::from(sent) / (10.0 * rate);
+            assert!((0.995..1.005).contains(&share), "{rate}: {share}");
+        }
     }
 }

@@ -27,6 +27,8 @@ pub(super) struct DeliveryRate {
     rate: f64,
     instant_rate: f64,
     measured_at: Seconds,
+    /// Packets sent until then are not measured.
+    restarted_at: Seconds,
     /// Over both windows.
     peak: WindowedMinMax,
 }
@@ -38,6 +40,7 @@ impl DeliveryRate {
             rate: 0.0,
             instant_rate: 0.0,
             measured_at: Seconds::NEVER,
+            restarted_at: Seconds::NEVER,
             peak: WindowedMinMax::max(PEAK_WINDOW, RECENT_PEAK_WINDOW),
         }
     }
@@ -89,6 +92,17 @@ impl DeliveryRate {
     /// Returns the maximum rate of the last 2 s.
     pub(super) fn recent_peak(&self) -> f64 {
         self.peak.recent().unwrap_or(self.rate)
+    }
+
+    /// Restarts the record with packets that are sent after `now`. The rate stays.
+    pub(super) fn restart(&mut self, now: Seconds) {
+        self.restarted_at = now;
+        self.forget_record();
+    }
+
+    /// Returns whether a packet sent at this time is measured.
+    pub(super) fn measures(&self, sent: Seconds) -> bool {
+        sent > self.restarted_at
     }
 
     /// Forgets what was delivered until now, but not how fast: after a stall the record spans a hole.
@@ -153,5 +167,22 @@ mod tests {
         delivery.forget_record();
         delivery.sample(1.5, 1.1e6, 0.2, 1.5);
         assert!((delivery.rate() - 1e6).abs() < 1e3, "{}", delivery.rate());
+    }
+
+    #[test]
+    fn restart_waits_for_packets_sent_after_it() {
+        let mut delivery = DeliveryRate::new();
+        let arrive = |delivery: &mut DeliveryRate, step: u32| {
+            let sent = f64::from(step) * 0.01;
+            if delivery.measures(Seconds(sent)) {
+                delivery.sample(sent + 7.0, f64::from(step) * 1e4, 0.2, sent + 0.1);
+            }
+        };
+        (0..100).for_each(|step| arrive(&mut delivery, step));
+        delivery.restart(Seconds(2.0));
+        // One packet that was sent in the silence, then all.
+        arrive(&mut delivery, 150);
+        (201..230).for_each(|step| arrive(&mut delivery, step));
+        assert!((delivery.rate() - 1e6).abs() < 1.0 && (delivery.instant_rate() - 1e6).abs() < 1.0);
     }
 }

@@ -230,12 +230,11 @@ impl Glide {
     fn read(&mut self, feedback: &Feedback<'_>) -> Option<PathSample> {
         let now = seconds(feedback.now);
         let step = self.delay.on_feedback(now).unwrap_or(0.0).clamp(0.0, MAX_STEP.0);
+        self.count_losses(feedback, now);
         let newest = feedback.newest.map(|newest| self.measure(&newest, feedback, now));
         let round_trip = self.delay.round_trip()?;
         let queue = self.delay.queue(now)?;
         let instant_queue = self.delay.instant_queue()?;
-        self.losses.take_back(feedback.late, now);
-        self.losses.count(feedback.acked.len(), feedback.lost, &self.send_rate, now);
         let arrivals = self.delivery.rate();
         if arrivals <= 0.0 {
             return None;
@@ -288,6 +287,15 @@ impl Glide {
         })
     }
 
+    fn count_losses(&mut self, feedback: &Feedback<'_>, now: f64) {
+        self.losses.take_back(feedback.late, now);
+        let packet_time = Seconds(self.largest_packet / self.delivery.rate().at_least(FLOOR.0));
+        if self.losses.count(feedback.acked.len(), feedback.lost, &self.send_rate, packet_time, now) {
+            // The record spans the outage, which says nothing of the delivery rate.
+            self.delivery.forget_record();
+        }
+    }
+
     /// Updates delay and delivery with the newest arrival (Glide §4.1). Returns when it was sent, and the queue it met.
     fn measure(&mut self, newest: &NewestAck, feedback: &Feedback<'_>, now: f64) -> (f64, f64) {
         let sent = seconds(newest.sent_at);
@@ -307,7 +315,9 @@ impl Glide {
         // A slow path delivers few packets in a round trip, so measure over eight packets.
         let packets = (SPAN_PACKETS * packet / self.rate).at_most(MAX_PACKET_SPAN.0);
         let span = smoothed.clamp(MIN_SPAN.0, MAX_SPAN.0).at_least(packets);
-        self.delivery.sample(received, float(feedback.delivered), span, now);
+        if self.delivery.measures(Seconds(sent)) {
+            self.delivery.sample(received, float(feedback.delivered), span, now);
+        }
         (sent, queue)
     }
 
@@ -612,6 +622,7 @@ impl Controller for Glide {
             let silence = self.feedback_timeout.on_feedback(idle_time, timeout, feedback.lost);
             if silence != Silence::None {
                 self.losses.ignore_until(now);
+                self.delivery.restart(now);
             }
             // Only a timeout long enough to halve the rate restarts the search for the capacity.
             if silence == Silence::Long {

@@ -348,7 +348,7 @@ mod tests {
         let mut sent = TestSender::new(from);
         for _ in 0..50 {
             let lost = sent.hundred(lost, in_a_row, 0.2);
-            losses.count(100 - lost.len(), &lost, &sent.send_rate, sent.now);
+            losses.count(100 - lost.len(), &lost, &sent.send_rate, Seconds(0.01), sent.now);
         }
     }
 

@@ -282,6 +282,23 @@ fn random_loss_does_not_reduce_the_rate() {
 }
 
 #[test]
+fn short_outage_costs_no_rate() {
+    for outage in [0.08, 0.1, 0.15] {
+        let mut path = Path::new(16.0, 90.0, 150.0);
+        path.run(10.0);
+        path.lose_every = Some(1);
+        path.run(outage);
+        path.lose_every = None;
+        // A session sends two probe packets then, whatever is in flight.
+        path.in_flight -= 2 * u64::from(PACKET);
+        path.run(0.09);
+        let used = path.run(4.0);
+        assert!(used > 0.94, "{outage} s: {used}");
+        assert!(path.glide.policer.rate().is_infinite() && path.glide.losses.random_loss() == 0.0);
+    }
+}
+
+#[test]
 fn startup_resumes_only_without_a_known_limit() {
     for (limit, expected) in [(None, GlideMode::Startup), (Some(1e5), GlideMode::Delay)] {
         let mut path = Path::new(20.0, 400.0, 400.0);
