@@ -36,7 +36,7 @@ const RANDOM_HEAD: &str = "
 ## Random paths
 
 Glide on randomly drawn paths: 0.3 to 50 Mbit/s, round trips of 10 to 300 ms, buffers of 40 to 1,500 ms, up to
-6 ms of jitter, up to 5 % of loss, 10 to 60 reports per second.
+6 ms of jitter, up to 5 % of loss, 10 to 60 reports per second. The last three trials have other jitter and loss.
 
 ";
 
