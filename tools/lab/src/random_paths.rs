@@ -63,7 +63,7 @@ impl Trial {
             Self::GameAgainstCubic => ([0.85, 0.99], None),
             Self::Fall => ([0.85, 0.95], Some(65.0)),
             Self::Outage => ([0.95, 0.98], Some(30.0)),
-            Self::Bursts => ([0.85, 0.97], Some(45.0)),
+            Self::Bursts => ([0.83, 0.97], Some(45.0)),
             Self::Reordering => ([0.97, 0.99], Some(45.0)),
         };
         Goal { served_p5_p50, delay_p90_ms }
@@ -179,13 +179,13 @@ pub fn scenario(path: u64, trial: Trial) -> Scenario {
     }
 }
 
-/// Returns the scenario for 40 s on a path with this change and otherwise without jitter.
+/// Returns the scenario on a path with this change and otherwise without jitter, measured from 10 to 40 s.
 fn on_changed_path(scenario: Scenario, change: impl FnOnce(PathSpec) -> PathSpec) -> Scenario {
     let path = change(PathSpec { jitter: DelayVariation::None, ..scenario.path });
     Scenario { path, duration: Duration::from_secs(40), counts_from: Duration::from_secs(10), ..scenario }
 }
 
-/// Returns the scenario with an outage, and what is served in ten seconds around it.
+/// Returns the scenario with an outage, and what is served in the twelve seconds from 10 s on.
 fn dark(scenario: Scenario, random: &mut Random) -> Scenario {
     let from = random.duration_between(Duration::from_secs(12), Duration::from_secs(14));
     let until = from + random.duration_between(Duration::from_millis(100), Duration::from_secs(2));

@@ -9,7 +9,7 @@ use slipgate_session::wire::reliable::Sequence;
 use crate::report::{Report, TimeUnwrapper};
 use crate::source::Application;
 
-/// The capacity of the record of sent packets: as of a session.
+/// The capacity of the record of sent packets: the largest of a session.
 const WINDOW: u16 = 16_384;
 
 /// A packet to send.

@@ -34,13 +34,13 @@ impl Pacer {
     }
 
     /// Returns the credit at `now`, if `rate` applied since the last filling; negative while a debt is paid back.
-    pub(super) fn credit(&self, rate: BytesPerSecond, burst: Seconds, now: Instant) -> Bytes {
+    pub(super) fn credit(&self, rate: BytesPerSecond, burst: Burst, now: Instant) -> Bytes {
         let passed = self.filled_at.map_or(0, |filled_at| nanos_since(now, filled_at));
         (self.credit + rate * Seconds::from_nanos(passed)).min(self.max_credit(rate, burst))
     }
 
     /// Adds the credit up to `now`; call it before the rate changes.
-    pub(super) fn fill(&mut self, rate: BytesPerSecond, burst: Seconds, now: Instant) {
+    pub(super) fn fill(&mut self, rate: BytesPerSecond, burst: Burst, now: Instant) {
         self.credit = self.credit(rate, burst, now);
         self.was_full |= self.credit >= self.max_credit(rate, burst);
         // Time may go back between two clocks; the credit of a moment must not be added twice.
@@ -53,24 +53,34 @@ impl Pacer {
     }
 
     /// Subtracts what was sent; the bucket must be filled up to that moment.
-    pub(super) fn spend(&mut self, bytes: u32, rate: BytesPerSecond, burst: Seconds) {
+    pub(super) fn spend(&mut self, bytes: u32, rate: BytesPerSecond, burst: Burst) {
         let bytes = Bytes::from(bytes);
         self.credit = (self.credit - bytes).max(-self.max_credit(rate, burst).max(bytes));
     }
 
-    fn max_credit(&self, rate: BytesPerSecond, burst: Seconds) -> Bytes {
-        let least = (MIN_PACKETS * self.packet).max(rate * burst);
-        if burst <= Seconds::from(MIN_BURST) {
+    fn max_credit(&self, rate: BytesPerSecond, burst: Burst) -> Bytes {
+        let least = (MIN_PACKETS * self.packet).max(rate * burst.time);
+        if burst.tick <= Seconds::ZERO {
             return least;
         }
         // What a tick leaves must add up to one more packet, or each tick sends whole packets and the rest is lost.
-        least.max((1.0 / TICKS) * (rate * burst) + self.packet)
+        least.max(rate * burst.tick + self.packet)
     }
 }
 
-/// Returns the time whose bytes the bucket holds, for a sender in ticks of this length.
-pub(super) fn burst(tick: Duration) -> Seconds {
-    Seconds::from(MIN_BURST).max(TICKS * Seconds::from(tick))
+/// What the bucket holds.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Burst {
+    /// The time whose bytes it holds.
+    time: Seconds,
+    /// The tick of the sender; zero without one.
+    tick: Seconds,
+}
+
+/// Returns what the bucket holds for a sender in ticks of this length.
+pub(super) fn burst(tick: Duration) -> Burst {
+    let tick = Seconds::from(tick);
+    Burst { time: Seconds::from(MIN_BURST).max(TICKS * tick), tick }
 }
 
 /// Returns when `missing` bytes of credit are there.
@@ -174,19 +184,22 @@ mod tests {
     #[test]
     fn what_a_tick_leaves_adds_up_to_a_packet() {
         // Packets are a little smaller than the largest, whose credit each must wait for.
-        for rate in [330_000.0, 438_000.0, 500_000.0, 620_000.0] {
+        for (rate, tick_ms) in
+            [330_000.0, 438_000.0, 500_000.0, 620_000.0].into_iter().flat_map(|rate| [3, 5].map(|tick| (rate, tick)))
+        {
             let (mut pacer, burst, allowed) =
-                (Pacer::new(PACKET), burst(Duration::from_millis(5)), BytesPerSecond(rate));
+                (Pacer::new(PACKET), burst(Duration::from_millis(tick_ms)), BytesPerSecond(rate));
             let mut sent = 0;
             for tick in 0..2000 {
-                pacer.fill(allowed, burst, at(5 * tick));
-                while pacer.credit(allowed, burst, at(5 * tick)) >= Bytes::from(PACKET) {
+                let now = at(tick_ms * tick);
+                pacer.fill(allowed, burst, now);
+                while pacer.credit(allowed, burst, now) >= Bytes::from(PACKET) {
                     pacer.spend(PACKET - 100, allowed, burst);
                     sent += PACKET - 100;
                 }
             }
-            let share = f64::from(sent) / (10.0 * rate);
-            assert!((0.995..1.005).contains(&share), "{rate}: {share}");
+            let share = f64::from(sent) / (2.0 * tick_ms as f64 * rate);
+            assert!((0.995..1.005).contains(&share), "{rate} bytes per second, {tick_ms} ms: {share}");
         }
     }
 }

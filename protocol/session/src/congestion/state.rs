@@ -11,7 +11,7 @@ use super::binary::{Binary, BinaryConfig};
 use super::controller::{Controller, Demand, Feedback, Phase, SentPacket};
 use super::fixed::Fixed;
 use super::glide::{Glide, GlideConfig};
-use super::pacer::{self, Pacer};
+use super::pacer::{self, Burst, Pacer};
 use super::rate::{BytesPerSecond, FLOOR_INTERVAL, FLOOR_PACKET_BYTES};
 use super::suggestion::{PacketShape, Suggestion};
 use super::timing::{LossDelays, RttEstimator, Timing, ewma, nanos, nanos_since};
@@ -106,7 +106,7 @@ pub struct CongestionState {
     /// The smoothed interval between ticks, in nanoseconds; 0 before the second tick.
     tick: u64,
     /// The pacer's, by the tick.
-    burst: Seconds,
+    burst: Burst,
     /// Lost packets that the controller was not notified of yet.
     pending_lost: Vec<SentPacket>,
 }

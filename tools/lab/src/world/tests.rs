@@ -125,12 +125,12 @@ fn equal_flows_empty_a_buffer_that_they_filled() {
     // In these seeds the last of eight flows starts while the others have a queue, so its base delay is too long. The
     // others lose their shares, take it for cross traffic, and fill the buffer.
     let eight = all().into_iter().find(|scenario| scenario.name == "J2").unwrap();
-    let [early, late] = [(24, 50), (50, 90)].map(|(from, until)| {
+    let [early, late] = [(24, 34), (64, 84)].map(|(from, until)| {
         let [counts_from, duration] = [from, until].map(Duration::from_secs);
         Scenario { counts_from, duration, ..eight.clone() }
     });
     let mut full = 0;
-    for seed in [30, 71, 241] {
+    for seed in [39, 97, 165] {
         let [filled, emptied] = [&early, &late].map(|scenario| {
             let simulation = Simulation::new(scenario, seed, |flow| congestion(ControllerKind::Glide, scenario, flow));
             measure(scenario, &simulation.play().log)

@@ -13,9 +13,10 @@ const PROBE_DELAYS: [Seconds; 4] = [Seconds(1.2), Seconds(2.0), Seconds(4.0), Se
 const EARLY_PROBE_SECONDS: Seconds = Seconds(1.2);
 const MAX_EARLY_PROBES: usize = 6;
 const GROWN: Seconds = Seconds(0.05);
-/// The queue has fallen below this share of its peak, and its lowest point is this many seconds old: the moment of a
-/// probe that all flows of the queue choose alike.
+/// The queue has fallen below this share of its peak, and by this many seconds, and its lowest point is this many
+/// seconds old. All flows of the queue then probe at the same time.
 const FALLEN: f64 = 0.8;
+const FALLEN_BY: Seconds = Seconds(0.02);
 const AFTER_FALL: Seconds = Seconds(0.6);
 /// The maximum window before the first loss, as a multiple of the peak delivery in a round trip.
 const MAX_OF_PEAK: f64 = 3.0;
@@ -136,15 +137,17 @@ impl CompetitiveMode {
 /// queue falls by the whole of it, so all find it self-inflicted.
 #[derive(Clone, Copy, Debug, Default)]
 struct QueueFall {
+    /// The longest queue since the last fall, and the shortest one after it, in seconds.
     peak: f64,
     lowest: f64,
+    /// When the queue was the shortest.
     lowest_at: Seconds,
 }
 
 impl QueueFall {
-    /// Records the queue. Returns whether a fall is over now; it does so once for each fall.
+    /// Records the queue. Returns whether a fall is over; it returns true once for each fall.
     fn is_over(&mut self, queue: f64, now: Seconds) -> bool {
-        let has_fallen = self.lowest < FALLEN * self.peak;
+        let has_fallen = self.lowest < (FALLEN * self.peak).at_most(self.peak - FALLEN_BY.0);
         let is_over = has_fallen && now - self.lowest_at > AFTER_FALL;
         if is_over || (queue > self.peak && !has_fallen) {
             *self = Self { peak: queue, lowest: queue, lowest_at: now };

@@ -94,10 +94,13 @@ impl DeliveryRate {
         self.peak.recent().unwrap_or(self.rate)
     }
 
-    /// Restarts the record with packets that are sent after `now`. The rate stays.
+    /// Restarts the record with packets that are sent after `now`; the rate stays. A restart after which nothing was
+    /// measured is not repeated: silences may follow each other sooner than packets return.
     pub(super) fn restart(&mut self, now: Seconds) {
-        self.restarted_at = now;
-        self.forget_record();
+        if self.measured_at >= self.restarted_at {
+            self.restarted_at = now;
+            self.forget_record();
+        }
     }
 
     /// Returns whether a packet sent at this time is measured.
@@ -184,5 +187,14 @@ mod tests {
         arrive(&mut delivery, 150);
         (201..230).for_each(|step| arrive(&mut delivery, step));
         assert!((delivery.rate() - 1e6).abs() < 1.0 && (delivery.instant_rate() - 1e6).abs() < 1.0);
+        // Silences each quarter of a second, and packets that return after more than that.
+        delivery.restart(Seconds(3.0));
+        for step in 300..400 {
+            if step % 25 == 24 {
+                delivery.restart(Seconds(f64::from(step) * 0.01));
+            }
+            arrive(&mut delivery, step - 30);
+        }
+        assert!(delivery.measured_at() > Seconds(3.0));
     }
 }

@@ -40,14 +40,6 @@ const NO_EVENT: f64 = 30.0;
 /// packets sent within a few milliseconds are only known as a sum.
 const IN_A_ROW: f64 = 2.5;
 
-/// An outage is a run of lost packets that took at least this long to send, in seconds, and this many times the time in
-/// which the path carries a packet. It has at least this many packets, and this share of the bytes sent meanwhile: an
-/// overflowing queue and a policer let others pass.
-const OUTAGE: Seconds = Seconds(0.06);
-const OUTAGE_PACKET_TIMES: f64 = 3.0;
-const OUTAGE_PACKETS: u32 = 8;
-const OUTAGE_SHARE: f64 = 0.9;
-
 /// Counts of acknowledged and lost packets over time, in seconds.
 #[derive(Clone, Debug)]
 pub(super) struct LossEstimator {
@@ -61,39 +53,10 @@ pub(super) struct LossEstimator {
     recent_events: f64,
     /// The bytes sent when the newest lost packet was sent.
     newest_lost: f64,
-    run: LossRun,
     random_loss: f64,
     random_loss_until: f64,
     /// Losses of packets sent until then do not count.
     ignored_until: Seconds,
-}
-
-/// Packets that were sent one after the other and lost.
-#[derive(Clone, Copy, Debug, Default)]
-struct LossRun {
-    /// When the first one was sent, and the bytes sent then.
-    since: Seconds,
-    position: f64,
-    packets: u32,
-    bytes: f64,
-    /// The packets that count as lost.
-    counted: u32,
-}
-
-impl LossRun {
-    /// Adds a lost packet, sent at this position; `is_next` if it follows the packet before. Returns how many packets
-    /// no longer count as lost.
-    fn add(&mut self, packet: &SentPacket, position: f64, is_next: bool, packet_time: Seconds) -> u32 {
-        let sent_at = Seconds::from(packet.sent_at);
-        if !is_next || self.bytes < OUTAGE_SHARE * (position - self.position) {
-            *self = Self { since: sent_at, position, ..Self::default() };
-        }
-        self.packets = self.packets.saturating_add(1);
-        self.bytes += f64::from(packet.bytes);
-        self.counted = self.counted.saturating_add(1);
-        let is_long = sent_at - self.since >= OUTAGE.max(OUTAGE_PACKET_TIMES * packet_time);
-        if is_long && self.packets >= OUTAGE_PACKETS { core::mem::take(&mut self.counted) } else { 0 }
-    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -102,7 +65,7 @@ struct LossBucket {
     at: f64,
     acked: u32,
     lost: u32,
-    /// Packets that were acknowledged after they were lost, maybe in an earlier bucket, or lost in an outage.
+    /// Packets that were acknowledged after they were lost, maybe in an earlier bucket.
     late: u32,
     /// Bursts of lost packets.
     events: u32,
@@ -122,7 +85,7 @@ impl LossBucket {
         self.events = self.events.saturating_add(other.events);
     }
 
-    /// Returns the number of lost packets that were not late, and not lost in an outage.
+    /// Returns the number of lost packets that were not only late.
     fn lost_for_good(&self) -> f64 {
         f64::from(self.lost.saturating_sub(self.late))
     }
@@ -144,17 +107,16 @@ impl LossEstimator {
             long_events: 0.0,
             recent_events: 0.0,
             newest_lost: f64::NEG_INFINITY,
-            run: LossRun::default(),
             random_loss: 0.0,
             random_loss_until: f64::NEG_INFINITY,
             ignored_until: Seconds::NEVER,
         }
     }
 
-    /// Ignores the losses of packets that were sent until `now`. Their cause is known: nothing passed at all, the first
+    /// Ignores the losses of packets that were sent until then. Their cause is known: nothing passed at all, the first
     /// startup filled a short buffer, or they were sent above a policer's limit that is renewed now.
-    pub(super) const fn ignore_until(&mut self, now: Seconds) {
-        self.ignored_until = now;
+    pub(super) fn ignore_until(&mut self, sent: Seconds) {
+        self.ignored_until = self.ignored_until.max(sent);
     }
 
     /// Returns the lost packets that count as random loss or congestion.
@@ -166,30 +128,18 @@ impl LossEstimator {
         Seconds::from(packet.sent_at) <= self.ignored_until
     }
 
-    /// Counts acknowledged packets, and the packets that were lost, on a path that carries a packet in `packet_time`.
-    /// Returns whether some were lost in an outage; they do not count.
-    pub(super) fn count(
-        &mut self,
-        acked: usize,
-        lost: &[SentPacket],
-        send_rate: &SendRate,
-        packet_time: Seconds,
-        now: f64,
-    ) -> bool {
+    /// Counts acknowledged packets, and the packets that were lost.
+    pub(super) fn count(&mut self, acked: usize, lost: &[SentPacket], send_rate: &SendRate, now: f64) {
         let current = self.current.get_or_insert(LossBucket::new(now));
         // A bucket has the packets of 0.2 s, or of one silence.
         current.acked = current.acked.saturating_add(acked as u32);
         current.lost = current.lost.saturating_add(lost.len() as u32);
-        let mut is_outage = false;
         for packet in lost {
             let position = send_rate.bytes_until(Seconds::from(packet.sent_at).0);
             // Compare by bytes sent in between, not by numbers: feedback may split one burst.
             let is_next = (position - self.newest_lost).abs() < IN_A_ROW * f64::from(packet.bytes);
             current.events = current.events.saturating_add(u32::from(!is_next));
             self.newest_lost = position;
-            let of_outage = self.run.add(packet, position, is_next, packet_time);
-            current.late = current.late.saturating_add(of_outage);
-            is_outage |= of_outage > 0;
         }
         // Publish whole buckets only: the current one holds too few packets to judge.
         if now - current.at > BUCKET.0 {
@@ -201,7 +151,6 @@ impl LossEstimator {
             // An old measurement may be of another route.
             self.random_loss = 0.0;
         }
-        is_outage
     }
 
     /// Takes back the losses of packets that were late: the path has reordered them.
@@ -340,9 +289,6 @@ mod tests {
     use super::*;
     use slipgate_netcode::time::Instant;
 
-    /// The time in which the path of a test carries a packet.
-    const PACKET_TIME: Seconds = Seconds(0.01);
-
     /// Sends a hundred packets per second, loses `lost` of each hundred in bursts of `in_a_row`, reports each tenth.
     fn lose(losses: &mut LossEstimator, sent: &mut TestSender, seconds: u32, lost: usize, in_a_row: usize) {
         for _ in 0..seconds {
@@ -358,7 +304,7 @@ mod tests {
                     })
                     .copied()
                     .collect();
-                losses.count(10 - of_tenth.len(), &of_tenth, &sent.send_rate, PACKET_TIME, end);
+                losses.count(10 - of_tenth.len(), &of_tenth, &sent.send_rate, end);
             }
         }
     }
@@ -403,9 +349,9 @@ mod tests {
         for _ in 0..10 {
             // 30 of 100 packets are late, in the next bucket, and 2 are lost.
             let lost = sent.hundred(32, 1, 0.3);
-            losses.count(68, &lost, &sent.send_rate, PACKET_TIME, sent.now);
+            losses.count(68, &lost, &sent.send_rate, sent.now);
             losses.take_back(&lost[..30], sent.now);
-            losses.count(30, &[], &sent.send_rate, PACKET_TIME, sent.now);
+            losses.count(30, &[], &sent.send_rate, sent.now);
         }
         lose(&mut losses, &mut sent, 1, 2, 1);
         assert!((0.01..0.03).contains(&losses.long()), "{}", losses.long());
@@ -431,13 +377,13 @@ mod tests {
         assert_eq!(losses.without_ignored(&lost), lost);
         losses.ignore_until(Seconds(4.0));
         assert_eq!(losses.without_ignored(&lost), [at(5)]);
-        losses.count(9, &lost[2..], &sent.send_rate, PACKET_TIME, 6.0);
+        losses.count(9, &lost[2..], &sent.send_rate, 6.0);
         // Only what was counted is taken back.
         losses.take_back(&lost[..2], 6.0);
-        losses.count(0, &[], &sent.send_rate, PACKET_TIME, 6.3);
+        losses.count(0, &[], &sent.send_rate, 6.3);
         assert!((losses.recent() - 0.1).abs() < 1e-9, "{}", losses.recent());
         losses.take_back(&lost[2..], 6.3);
-        losses.count(1, &[], &sent.send_rate, PACKET_TIME, 6.6);
+        losses.count(1, &[], &sent.send_rate, 6.6);
         assert!(losses.recent() == 0.0, "{}", losses.recent());
     }
 
@@ -445,8 +391,8 @@ mod tests {
     fn few_packets_are_no_evidence() {
         let (mut losses, mut sent) = (LossEstimator::new(), TestSender::new(0.0));
         let lost = sent.hundred(30, 1, 0.3);
-        losses.count(1, &lost[..20], &sent.send_rate, PACKET_TIME, 0.0);
-        losses.count(1, &lost[20..], &sent.send_rate, PACKET_TIME, 0.3);
+        losses.count(1, &lost[..20], &sent.send_rate, 0.0);
+        losses.count(1, &lost[20..], &sent.send_rate, 0.3);
         assert!(losses.recent() > 0.9 && !losses.is_excess());
     }
 
@@ -461,33 +407,11 @@ mod tests {
     }
 
     #[test]
-    fn losses_beyond_any_burst_are_an_excess_unless_in_an_outage() {
-        // In half a second, or in 50 ms.
-        for (seconds, excess) in [(1.0, false), (0.1, true)] {
-            let (mut losses, mut sent) = (LossEstimator::new(), TestSender::new(0.0));
-            lose(&mut losses, &mut sent, 5, 0, 1);
-            let lost = sent.hundred(50, 50, seconds);
-            let is_outage = losses.count(50, &lost, &sent.send_rate, PACKET_TIME, sent.now);
-            losses.count(50, &[], &sent.send_rate, PACKET_TIME, sent.now + 0.3);
-            assert_eq!((losses.is_excess(), is_outage), (excess, !excess), "{seconds} s");
-        }
-    }
-
-    #[test]
-    fn outage_needs_a_run_without_arrivals() {
-        for (lost, in_a_row, packet_time, outage) in [
-            (90, 90, 0.01, true),
-            (7, 7, 0.01, false),
-            (90, 90, 0.4, false),
-            (50, 1, 0.01, false),
-            (80, 4, 0.01, false),
-        ] {
-            let (mut losses, mut sent) = (LossEstimator::new(), TestSender::new(0.0));
-            let lost_ones = sent.hundred(lost, in_a_row, 1.0);
-            let is_outage =
-                lost_ones.chunks(10).any(|part| losses.count(0, part, &sent.send_rate, Seconds(packet_time), sent.now));
-            assert_eq!(is_outage, outage, "{lost} in runs of {in_a_row}, {packet_time} s");
-        }
+    fn losses_beyond_any_burst_are_an_excess() {
+        let (mut losses, mut sent) = (LossEstimator::new(), TestSender::new(0.0));
+        lose(&mut losses, &mut sent, 5, 0, 1);
+        lose(&mut losses, &mut sent, 1, 50, 50);
+        assert!(losses.is_excess());
     }
 
     #[test]
@@ -496,8 +420,8 @@ mod tests {
         for _ in 0..10 {
             let burst = sent.hundred(10, 10, 0.4);
             let (first, second) = burst.split_at(5);
-            losses.count(45, first, &sent.send_rate, PACKET_TIME, sent.now - 0.15);
-            losses.count(45, second, &sent.send_rate, PACKET_TIME, sent.now);
+            losses.count(45, first, &sent.send_rate, sent.now - 0.15);
+            losses.count(45, second, &sent.send_rate, sent.now);
         }
         assert!((losses.long_events() - 0.01).abs() < 0.002, "{}", losses.long_events());
     }

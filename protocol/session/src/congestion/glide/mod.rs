@@ -30,6 +30,7 @@ mod feedback_timeout;
 mod flight;
 mod link_stall;
 mod losses;
+mod outage;
 mod path_sample;
 mod policer;
 mod probe_down;
@@ -48,6 +49,7 @@ use self::feedback_timeout::{FeedbackTimeout, Silence};
 use self::flight::Flight;
 use self::link_stall::LinkStall;
 use self::losses::LossEstimator;
+use self::outage::OutageDetector;
 use self::path_sample::PathSample;
 use self::policer::{PolicerDetector, PolicerFinding};
 use self::probe_down::{CrossTraffic, DownProbes, ProbeResult};
@@ -147,6 +149,7 @@ pub(crate) struct Glide {
     delivery: DeliveryRate,
     send_rate: SendRate,
     losses: LossEstimator,
+    outage: OutageDetector,
     policer: PolicerDetector,
     down_probes: DownProbes,
     feedback_timeout: FeedbackTimeout,
@@ -211,6 +214,7 @@ impl Glide {
             delivery: DeliveryRate::new(),
             send_rate: SendRate::new(),
             losses: LossEstimator::new(),
+            outage: OutageDetector::new(),
             policer: PolicerDetector::new(),
             down_probes: DownProbes::new(),
             feedback_timeout: FeedbackTimeout::new(),
@@ -230,7 +234,8 @@ impl Glide {
     fn read(&mut self, feedback: &Feedback<'_>) -> Option<PathSample> {
         let now = seconds(feedback.now);
         let step = self.delay.on_feedback(now).unwrap_or(0.0).clamp(0.0, MAX_STEP.0);
-        self.count_losses(feedback, now);
+        self.losses.take_back(feedback.late, now);
+        self.losses.count(feedback.acked.len(), feedback.lost, &self.send_rate, now);
         let newest = feedback.newest.map(|newest| self.measure(&newest, feedback, now));
         let round_trip = self.delay.round_trip()?;
         let queue = self.delay.queue(now)?;
@@ -287,11 +292,14 @@ impl Glide {
         })
     }
 
-    fn count_losses(&mut self, feedback: &Feedback<'_>, now: f64) {
-        self.losses.take_back(feedback.late, now);
+    /// Ignores the losses of an outage, and restarts the record of what was delivered, which would span it.
+    fn check_outage(&mut self, feedback: &Feedback<'_>) {
         let packet_time = Seconds(self.largest_packet / self.delivery.rate().at_least(FLOOR.0));
-        if self.losses.count(feedback.acked.len(), feedback.lost, &self.send_rate, packet_time, now) {
-            // The record spans the outage, which says nothing of the delivery rate.
+        let outage = self.outage.on_feedback(feedback.acked, feedback.lost, &self.send_rate, packet_time);
+        // With a long queue the capacity may have fallen far: then a queue that overflows drops such runs.
+        let has_queue = self.queue.delay.is_some_and(|delay| delay > LONG_QUEUE_TARGETS * self.queue.target);
+        if let Some(until) = outage.filter(|_| !has_queue) {
+            self.losses.ignore_until(until);
             self.delivery.forget_record();
         }
     }
@@ -630,6 +638,7 @@ impl Controller for Glide {
             }
         }
         self.flight.on_feedback(feedback.in_flight, feedback.now);
+        self.check_outage(feedback);
         let feedback = Feedback { lost: self.losses.without_ignored(feedback.lost), ..*feedback };
         let sample = self.read(&feedback);
         self.count_in_slow_start(&feedback);

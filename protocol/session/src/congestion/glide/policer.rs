@@ -42,12 +42,13 @@ const LIMIT_MEMORY: Seconds = Seconds(5.0);
 const SOON: Seconds = Seconds(2.0);
 const SOON_LOSS: f64 = 0.04;
 /// Loss below the limit shows that it is too high, or that the test ended without loss by chance: at least this many
-/// events, and this share beside that of random loss. The limit is lowered once by this factor, then dropped.
+/// events, and more than this share plus a multiple of the random loss. The limit is lowered once by this factor, then
+/// dropped.
 const BELOW_EVENTS: u32 = 3;
 const BELOW_LOSS: f64 = 0.02;
 const BELOW_RANDOM: f64 = 1.25;
 const LOWERED: f64 = 0.95;
-/// Packets lost within this time, in seconds, are one event.
+/// A packet that was sent later than this after the lost one before, in seconds, starts a new event.
 const EVENT_TIME: Seconds = Seconds(0.1);
 /// An expired limit is renewed without a test within this many seconds, and this many times.
 const RENEWAL_SECONDS: Seconds = Seconds(20.0);
@@ -86,12 +87,12 @@ struct PolicerTest {
 /// The packets sent below a limit in force.
 #[derive(Clone, Copy, Debug)]
 struct BelowLimit {
-    /// Counts packets sent after this time. Before, the policer's token bucket may have been empty.
+    /// Counts packets sent after this time. Just after a new limit the policer's token bucket may be empty.
     since: f64,
     acked: f64,
     lost: f64,
     events: u32,
-    /// When the first packet of the newest event was sent.
+    /// When the newest packet of the newest event was sent.
     event_at: f64,
 }
 
@@ -108,18 +109,18 @@ impl BelowLimit {
                 continue;
             }
             self.lost += 1.0;
-            if sent_at > self.event_at + EVENT_TIME.0 {
-                (self.event_at, self.events) = (sent_at, self.events.saturating_add(1));
-            }
+            self.events = self.events.saturating_add(u32::from(sent_at > self.event_at + EVENT_TIME.0));
+            self.event_at = sent_at;
         }
     }
 
     /// Returns the share of lost packets if the rate does not cause it.
     fn loss(&self, random_loss: f64) -> Option<f64> {
-        if self.events < BELOW_EVENTS {
+        let packets = self.acked + self.lost;
+        if self.events < BELOW_EVENTS || packets < MIN_PACKETS {
             return None;
         }
-        let loss = self.lost / (self.acked + self.lost);
+        let loss = self.lost / packets;
         (loss > BELOW_LOSS + BELOW_RANDOM * random_loss).then_some(loss)
     }
 }
@@ -137,7 +138,7 @@ pub(super) enum PolicerFinding {
     Void,
     /// The loss depends on the rate, which is limited now.
     Policed,
-    /// The limit was reached again, and is lower now.
+    /// The limit was reached again, or packets were lost below it. It is lower now.
     Renewed,
     /// The loss is random.
     RandomLoss,
@@ -199,7 +200,7 @@ impl PolicerDetector {
             test.lost += sent_after(test.begin, lost);
             return self.evaluate(test, sample, losses);
         }
-        if self.rate.is_finite() && sample.now < self.until {
+        if self.rate.is_finite() && sample.now < self.until && sample.queue < sample.target && may_test {
             self.below.count(acked, lost);
             if let Some(loss) = self.below.loss(losses.random_loss()) {
                 return self.on_loss_below(loss, sample, losses);
@@ -348,7 +349,7 @@ mod tests {
         let mut sent = TestSender::new(from);
         for _ in 0..50 {
             let lost = sent.hundred(lost, in_a_row, 0.2);
-            losses.count(100 - lost.len(), &lost, &sent.send_rate, Seconds(0.01), sent.now);
+            losses.count(100 - lost.len(), &lost, &sent.send_rate, sent.now);
         }
     }
 

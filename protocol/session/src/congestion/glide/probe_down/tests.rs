@@ -48,7 +48,7 @@ fn unclear_fall_needs_a_second_probe() {
 #[test]
 fn compete_mode_needs_a_larger_fall() {
     assert_eq!(on_queue(CrossTraffic::Competing, 0.65), Some(ProbeResult::CrossTraffic));
-    assert_eq!(on_queue(CrossTraffic::Competing, 0.9), Some(ProbeResult::SelfInflicted));
+    assert_eq!(on_queue(CrossTraffic::Competing, 0.75), Some(ProbeResult::SelfInflicted));
 }
 
 #[test]
