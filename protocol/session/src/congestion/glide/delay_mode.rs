@@ -86,7 +86,7 @@ const SLOW_RECOVERY_INTERVAL: Seconds = Seconds(2.0);
 const SLOW_RECOVERY_DOUBLINGS: u32 = 3;
 
 /// After this many seconds without an empty queue it is drained once, to measure the base delay.
-const DRAIN_INTERVAL: Seconds = Seconds(6.0);
+const DRAIN_INTERVAL: Seconds = Seconds(8.0);
 /// A queue below this share of the target counts as empty.
 const EMPTY: f64 = 0.5;
 /// The rate while draining, as a share of the delivery rate, and the longest drain in seconds.

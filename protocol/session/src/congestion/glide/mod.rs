@@ -630,10 +630,10 @@ impl Controller for Glide {
             let silence = self.feedback_timeout.on_feedback(idle_time, timeout, feedback.lost);
             if silence != Silence::None {
                 self.losses.ignore_until(now);
-                self.delivery.restart(now);
             }
             // Only a timeout long enough to halve the rate restarts the search for the capacity.
             if silence == Silence::Long {
+                self.delivery.restart(now);
                 self.restart();
             }
         }
