@@ -420,6 +420,22 @@ mod tests {
     }
 
     #[test]
+    fn loss_below_a_limit_counts_only_without_queue_and_probe() {
+        for (queue, may_test, counts) in [(0.0, true, true), (0.1, true, false), (0.0, false, false)] {
+            let (mut policer, mut losses) = testing();
+            policer.on_feedback(&PathSample { now: 101.0, ..QUIET }, &packets(200, 100.5), &[], &mut losses, true, 1e6);
+            let before = policer.rate();
+            for event in 0..4 {
+                let sent_at = 103.1 + 0.15 * f64::from(event);
+                let sample = PathSample { now: sent_at + 0.05, queue, ..QUIET };
+                let (acked, lost) = (packets(95, sent_at), packets(5, sent_at));
+                policer.on_feedback(&sample, &acked, &lost, &mut losses, may_test, 1e6);
+            }
+            assert_eq!(policer.rate() < before, counts, "{queue} s, {may_test}");
+        }
+    }
+
+    #[test]
     fn loss_that_stays_is_random() {
         let (mut policer, mut losses) = testing();
         let later = PathSample { now: 101.0, ..QUIET };
