@@ -2,7 +2,8 @@
 //! process, so there are no sockets and no encryption: only the session layer.
 //!
 //! `-- echo`, `-- payload`, `-- idle` and `-- memory` run one measure, for a profiler: the function `server_turn` has
-//! all work of the server, and nothing else.
+//! all work of the server, and nothing else. A number is that of the turns of an echo: the difference of two runs under
+//! Callgrind (`--toggle-collect='*server_turn*'`) is the cost of the turns in between, without the first ones.
 
 #![allow(
     clippy::print_stdout,
@@ -178,10 +179,10 @@ fn nanoseconds(times: impl Iterator<Item = Duration>, events: u32) -> f64 {
     costs[costs.len() / 2]
 }
 
-fn measure_echo(what: &str, kind: Option<Kind>, clients: u32) {
+fn measure_echo(what: &str, kind: Option<Kind>, clients: u32, turns: Option<u32>) {
     let layout = kind.map(|kind| layout(&[kind]));
     let mut world = World::new(clients, layout.as_ref());
-    let turns = (40_000 / clients).max(20);
+    let turns = turns.unwrap_or(40_000 / clients).max(20);
     let cost = nanoseconds((0..turns).map(|_| world.echo()), clients);
     say(&format!("{what:<60} {cost:>9.1} ns  ({turns} turns of {clients} clients)"));
 }
@@ -213,15 +214,16 @@ fn measure_memory() {
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
+    let turns = arguments.iter().find_map(|argument| argument.parse().ok());
     let includes = |name: &str| arguments.is_empty() || arguments.iter().any(|argument| argument == name);
-    if includes("payload") {
-        measure_echo("an echo of a bare payload, in memory", None, 256);
-    }
-    if includes("echo") {
-        measure_echo("an echo on an unreliable channel, in memory", Some(Kind::Unreliable), 256);
-    }
-    if includes("reliable") {
-        measure_echo("an echo on a reliable ordered channel, in memory", Some(Kind::ReliableOrdered), 256);
+    for (name, what, kind) in [
+        ("payload", "an echo of a bare payload, in memory", None),
+        ("echo", "an echo on an unreliable channel, in memory", Some(Kind::Unreliable)),
+        ("reliable", "an echo on a reliable ordered channel, in memory", Some(Kind::ReliableOrdered)),
+    ] {
+        if includes(name) {
+            measure_echo(what, kind, 256, turns);
+        }
     }
     if includes("idle") {
         measure_idle(10_000);

@@ -9,6 +9,10 @@ use super::send_rate::SendRate;
 /// Growth above the delivery rate with an empty queue, as a share: near the known limit of the path, and far from it.
 const NEAR: f64 = 0.05;
 const FAR: f64 = 0.35;
+/// Far growth per loop is at least this share of the peak's excess over the rate, up to a doubling: the path may carry
+/// again what it carried before.
+const PEAK_SHARE: f64 = 0.5;
+const MAX_FAR: f64 = 1.0;
 /// The range around the limit that counts as near.
 const NEAR_FROM: f64 = 0.85;
 const NEAR_TO: f64 = 1.10;
@@ -113,6 +117,8 @@ pub(super) struct DelayMode {
     /// When the queue was last below three targets, and that queue, in seconds.
     low_queue: (f64, f64),
     empty_at: f64,
+    /// When the queue was last not empty.
+    busy_at: f64,
     drained_at: f64,
 }
 
@@ -167,6 +173,7 @@ impl DelayMode {
             slow_recovery: None,
             low_queue: (f64::INFINITY, 0.0),
             empty_at: 0.0,
+            busy_at: f64::NEG_INFINITY,
             drained_at: 0.0,
         }
     }
@@ -219,6 +226,8 @@ impl DelayMode {
     pub(super) fn observe(&mut self, sample: &PathSample) {
         if sample.queue < EMPTY * sample.target {
             self.empty_at = sample.now;
+        } else {
+            self.busy_at = sample.now;
         }
         if sample.queue > sample.target {
             self.limit_is_known |= !sample.app_limited;
@@ -376,7 +385,7 @@ impl DelayMode {
         let elsewhere = now - self.cut_at > UNCUT.0 && sample.queue < UNCUT_QUEUE * sample.target;
         let is_far = rate < NEAR_FROM * self.limit || rate > NEAR_TO * self.limit || elsewhere;
         let may_go_far = sample.queue < FAR_QUEUE * sample.target && rate < FAR_OF_POLICED * policer;
-        let share = if is_far && may_go_far { FAR } else { NEAR };
+        let share = if is_far && may_go_far { self.far_growth(sample, rate) } else { NEAR };
         // Growth is per loop time, so that paths of any length grow alike between two reactions.
         let loops = sample.step / sample.loop_time();
         let target = self.carried(sample) * (1.0 + share * room) + sample.least_growth();
@@ -388,11 +397,26 @@ impl DelayMode {
         }
     }
 
+    /// Returns the growth per loop far from the limit. It is faster towards what the path carried in the last seconds,
+    /// but not just after a queue: the capacity has fallen, or other flows have a part of it.
+    fn far_growth(&self, sample: &PathSample, rate: f64) -> f64 {
+        let is_empty = sample.now > self.busy_at + PEAK_AFTER_FALL.0;
+        if !is_empty || !self.may_use_peak(sample.now) {
+            return FAR;
+        }
+        (PEAK_SHARE * (sample.peak / rate - 1.0)).clamp(FAR, MAX_FAR)
+    }
+
+    /// Returns whether the last fall of the capacity was long enough ago that the path may carry a former peak.
+    fn may_use_peak(&self, now: f64) -> bool {
+        now > self.self_inflicted_until + PEAK_AFTER_FALL.0
+    }
+
     /// Returns the delivery rate from which the rate grows. A short span of bunched packets shows less than the path
     /// carries; but a peak from before a fall of the capacity is not what it carries now.
     fn carried(&self, sample: &PathSample) -> f64 {
         let is_bunched = sample.jitter > BUNCHED_JITTER.0;
-        if is_bunched && sample.now > self.self_inflicted_until + PEAK_AFTER_FALL.0 {
+        if is_bunched && self.may_use_peak(sample.now) {
             return sample.delivery.at_least(OF_RECENT_PEAK * sample.recent_peak);
         }
         sample.delivery

@@ -238,8 +238,7 @@ impl Glide {
         self.losses.count(feedback.acked.len(), feedback.lost, &self.send_rate, now);
         let newest = feedback.newest.map(|newest| self.measure(&newest, feedback, now));
         let round_trip = self.delay.round_trip()?;
-        let queue = self.delay.queue(now)?;
-        let instant_queue = self.delay.instant_queue()?;
+        let (queue, instant_queue) = (self.delay.queue(now)?, self.delay.instant_queue()?);
         let arrivals = self.delivery.rate();
         if arrivals <= 0.0 {
             return None;
@@ -286,6 +285,7 @@ impl Glide {
             is_draining,
             has_excess_loss: self.losses.is_excess(),
             app_limited: self.app_limited,
+            has_demand: self.protected.demand() > 0.0,
             jitter: self.delay.excess_jitter(),
             packet,
             largest_packet: self.largest_packet,
@@ -367,6 +367,7 @@ impl Glide {
             self.down_probes.end_probe();
             self.hold = FREE;
         }
+        self.ignore_losses_of_fall(sample);
         let excess_loss = self.losses.recent() - self.losses.random_loss();
         self.protected.on_feedback(sample, self.is_held(sample.now), excess_loss);
         // A longer route first: the modes would take its delay for a standing queue.
@@ -386,6 +387,16 @@ impl Glide {
         }
         // The protected rate wins over every limit: the game cannot do without it.
         self.rate = self.rate.at_most(limit).at_least(self.config.protected.0.at_least(FLOOR.0));
+    }
+
+    /// Ignores the losses of what was sent above a capacity that has fallen: they show no policer and no random loss
+    /// (Glide §4.9).
+    fn ignore_losses_of_fall(&mut self, sample: &PathSample) {
+        let knows_none = self.losses.random_loss() <= 0.0;
+        let is_unprotected = self.mode == GlideMode::Delay && self.protected_rate().is_none();
+        if sample.has_collapsed && knows_none && is_unprotected {
+            self.losses.ignore_until(Seconds(sample.now));
+        }
     }
 
     /// Tests whether loss without a queue depends on the rate (Glide §11).

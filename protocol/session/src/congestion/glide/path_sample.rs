@@ -64,6 +64,8 @@ pub(super) struct PathSample {
     pub(super) has_excess_loss: bool,
     /// The application sends all it has.
     pub(super) app_limited: bool,
+    /// The application has had all that it wanted at this path, and wanted less than the path carries.
+    pub(super) has_demand: bool,
     /// The jitter beyond what any path has.
     pub(super) jitter: f64,
     pub(super) packet: f64,
@@ -123,6 +125,7 @@ pub(super) const QUIET: PathSample = PathSample {
     is_draining: false,
     has_excess_loss: false,
     app_limited: false,
+    has_demand: false,
     jitter: 0.0,
     packet: 1200.0,
     largest_packet: 1200.0,

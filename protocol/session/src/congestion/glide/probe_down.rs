@@ -43,6 +43,8 @@ const MAX_FALL: f64 = 1.3;
 /// more than [`UNSTEADY`].
 const CROSS_TRAFFIC_FALL: f64 = 0.35;
 const UNSTEADY: f64 = 0.35;
+/// A delivery rate that changed by more than this share during a probe is not that of the probe.
+const MOVED: f64 = 0.15;
 /// A second probe must follow within this many seconds.
 const UNCLEAR_SECONDS: Seconds = Seconds(3.0);
 /// This many ineffective probes count as cross traffic.
@@ -71,6 +73,8 @@ struct DownProbe {
 struct QueueSample {
     queue: f64,
     sent: f64,
+    /// The instant delivery rate.
+    arrivals: f64,
 }
 
 /// The result of a probe.
@@ -166,7 +170,7 @@ impl DownProbes {
         // Feedback without a new arrival says nothing about the queue.
         let sent = sample.newest_sent?;
         let mut probe = self.active?;
-        probe.take(QueueSample { queue: sample.newest_queue, sent });
+        probe.take(QueueSample { queue: sample.newest_queue, sent, arrivals: sample.instant_arrivals });
         let is_over = sent > probe.end + probe.window || sample.now > probe.end + PROBE_TIMEOUT.0;
         self.active = Some(probe).filter(|_| !is_over);
         if !is_over {
@@ -174,15 +178,22 @@ impl DownProbes {
         }
         self.queue_before = probe.before.map_or(f64::INFINITY, |before| before.queue);
         let (before, after) = (probe.before?, probe.after?);
-        let expected = probe.expected_fall(before, after, send_rate);
-        let fall = if expected > MIN_EXPECTED_FALL.0 { (before.queue - after.queue) / expected } else { -1.0 };
+        let expected = probe.expected_fall(before, after, probe.delivery, send_rate);
+        let fall = relative_fall(before, after, expected);
         let moved = (sample.delivery / probe.delivery - 1.0).abs();
+        let changed = probe.changed_capacity(before, sample).filter(|_| cross_traffic == CrossTraffic::Alone);
+        let is_change = changed.is_some_and(|capacity| {
+            relative_fall(before, after, probe.expected_fall(before, after, capacity, send_rate)) >= SELF_INFLICTED_FALL
+        });
         let result = if expected > MIN_FALL.0 {
             (self.fall, self.ineffective_count) = (fall, 0);
             self.classify(fall, after.queue, moved, sample, cross_traffic)
         } else {
             self.on_ineffective(before.queue, after.queue, sample, cross_traffic)
         };
+        if is_change && result == Some(ProbeResult::CrossTraffic) {
+            return None;
+        }
         self.confirm(result?, before, after, fall, cross_traffic, sample.now)
     }
 
@@ -292,12 +303,23 @@ impl DownProbe {
         }
     }
 
-    /// Returns the expected fall of a self-inflicted queue between two samples (Glide §8.2): the time that passed,
-    /// less the bytes sent.
-    fn expected_fall(&self, before: QueueSample, after: QueueSample, send_rate: &SendRate) -> f64 {
+    /// Returns the expected fall of a self-inflicted queue between two samples (Glide §8.2), on a path of this
+    /// capacity: the time that passed, less that in which the path delivers the bytes sent.
+    fn expected_fall(&self, before: QueueSample, after: QueueSample, capacity: f64, send_rate: &SendRate) -> f64 {
         let put_in = send_rate.bytes_until(after.sent) - send_rate.bytes_until(before.sent);
-        (after.sent - before.sent) - put_in / self.delivery
+        (after.sent - before.sent) - put_in / capacity
     }
+
+    /// Returns the capacity during the probe if it has changed: the mean of that before the probe and that after it.
+    fn changed_capacity(&self, before: QueueSample, sample: &PathSample) -> Option<f64> {
+        let has_moved = (sample.instant_arrivals / self.delivery - 1.0).abs() > MOVED;
+        (has_moved && !sample.has_demand).then(|| before.arrivals.midpoint(sample.instant_arrivals))
+    }
+}
+
+/// Returns the fall of the queue as a share of the expected one.
+fn relative_fall(before: QueueSample, after: QueueSample, expected: f64) -> f64 {
+    if expected > MIN_EXPECTED_FALL.0 { (before.queue - after.queue) / expected } else { -1.0 }
 }
 
 #[cfg(test)]

@@ -45,6 +45,23 @@ fn growth_is_small_near_the_limit_and_large_far_from_it() {
 }
 
 #[test]
+fn growth_towards_a_former_peak_is_faster() {
+    let low = PathSample { now: 100.5, delivery: 2e5, sent: 2e5, peak: 1e6, ..QUIET };
+    let grown = |mut delay_mode: DelayMode, sample: &PathSample| delay_mode.next_rate(sample, 2e5, f64::INFINITY) / 2e5;
+    let slow = grown(started(), &PathSample { peak: 2e5, ..low });
+    let fast = grown(started(), &low);
+    assert!((fast - 1.0) / (slow - 1.0) > 2.0, "{fast} {slow}");
+    // Not after a queue that counted as self-inflicted until 100.5 s, and not after another one at 101 s.
+    let (mut fallen, mut busy) = (started(), started());
+    fallen.self_inflicted(&PathSample { now: 99.5, ..QUIET });
+    busy.observe(&queued(0.01, 101.0));
+    for (delay_mode, until) in [(fallen, 101.5), (busy, 102.0)] {
+        let [before, after] = [-0.01, 0.01].map(|time| grown(delay_mode.clone(), &at(until + time, low)));
+        assert!((before - slow).abs() < 0.01 && (after - fast).abs() < 0.01, "{before} {after}");
+    }
+}
+
+#[test]
 fn jittering_path_grows_from_its_recent_peak() {
     let low = PathSample { delivery: 8e5, sent: 9e5, recent_peak: 1e6, ..QUIET };
     assert!(started().next_rate(&low, 9e5, f64::INFINITY) < 9e5, "a path without jitter carries less now");

@@ -71,3 +71,28 @@ fn no_result_without_new_arrivals() {
     let silent = PathSample { newest_sent: None, now: 200.0, ..QUIET };
     assert_eq!(down_probes.on_feedback(&silent, &SendRate::new(), CrossTraffic::Alone), None);
 }
+
+/// A probe of a queue of 600 ms that only this sender feeds, while the capacity falls by this share of it each 10 ms.
+fn probed_while_the_capacity_falls(share: f64, has_demand: bool) -> Option<ProbeResult> {
+    let (mut down_probes, mut send_rate, mut result) = (DownProbes::new(), SendRate::new(), None);
+    let mut queue = 0.6;
+    down_probes.begin(&queued(queue, 100.0));
+    for step in -20..=40 {
+        let sent = 100.0 + f64::from(step) * 0.01;
+        let bytes = if (0..15).contains(&step) { 2500 } else { 10_000 };
+        let capacity = 1e6 * (1.0 - share * f64::from(step.min(10) + 20));
+        queue += f64::from(bytes) / capacity - 0.01;
+        send_rate.push(bytes, Instant::from_start(core::time::Duration::from_secs_f64(sent)));
+        let sample = PathSample { instant_arrivals: capacity, has_demand, ..queued(queue, sent + 0.64) };
+        let sample = PathSample { newest_sent: Some(sent), ..sample };
+        result = result.or(down_probes.on_feedback(&sample, &send_rate, CrossTraffic::Alone));
+    }
+    result
+}
+
+#[test]
+fn capacity_that_falls_during_a_probe_is_no_cross_traffic() {
+    assert_eq!(probed_while_the_capacity_falls(0.0, true), Some(ProbeResult::SelfInflicted));
+    assert_eq!(probed_while_the_capacity_falls(0.02, false), None);
+    assert_eq!(probed_while_the_capacity_falls(0.02, true), Some(ProbeResult::CrossTraffic), "a game keeps its demand");
+}
