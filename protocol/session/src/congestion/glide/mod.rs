@@ -362,10 +362,13 @@ impl Glide {
         let cross_traffic = if self.mode == GlideMode::Compete { CrossTraffic::Competing } else { CrossTraffic::Alone };
         let result = self.down_probes.on_feedback(sample, &self.send_rate, cross_traffic);
         self.delay_mode.observe(sample);
-        if self.delay_mode.has_fallen(sample) && self.down_probes.is_active() {
-            // The queue drains only after the probe, which would take it for that of cross traffic.
-            self.down_probes.end_probe();
-            self.hold = FREE;
+        if self.delay_mode.has_fallen(sample) {
+            self.protected.on_fall();
+            if self.down_probes.is_active() {
+                // The queue drains only after the probe, which would take it for that of cross traffic.
+                self.down_probes.end_probe();
+                self.hold = FREE;
+            }
         }
         self.ignore_losses_of_fall(sample);
         let excess_loss = self.losses.recent() - self.losses.random_loss();
@@ -501,7 +504,7 @@ impl Glide {
         match result {
             Some(ProbeResult::SelfInflicted) => {
                 self.delay_mode.self_inflicted(sample);
-                self.protected.on_self_inflicted();
+                self.protected.on_self_inflicted(self.down_probes.queue_before(), self.down_probes.is_certain());
             }
             Some(ProbeResult::CrossTraffic) => {
                 self.protected.confirm();

@@ -19,6 +19,9 @@ const WINDOW_INTERVALS: f64 = 1.2;
 const MIN_WINDOW: Seconds = Seconds(0.06);
 /// Packets sent within this share of a window after the start still measure the queue before it.
 const OVERLAP: f64 = 0.3;
+/// An earlier sample before the probe counts instead of a later one if its queue, less what was sent in between, is
+/// shorter by this, in seconds.
+const SHORTER: Seconds = Seconds(0.002);
 /// The probe fails without a result after this many seconds.
 const PROBE_TIMEOUT: Seconds = Seconds(3.0);
 /// A probe with an expected fall below this, in seconds, is ineffective.
@@ -45,6 +48,10 @@ const CROSS_TRAFFIC_FALL: f64 = 0.35;
 const UNSTEADY: f64 = 0.35;
 /// A delivery rate that changed by more than this share during a probe is not that of the probe.
 const MOVED: f64 = 0.15;
+/// A fall that differs from the expected one by at most the first share, while the delivery rate changed by at most the
+/// second, is certainly self-inflicted.
+const CERTAIN_FALL: f64 = 0.2;
+const CERTAIN_MOVED: f64 = 0.1;
 /// A second probe must follow within this many seconds.
 const UNCLEAR_SECONDS: Seconds = Seconds(3.0);
 /// This many ineffective probes count as cross traffic.
@@ -73,6 +80,8 @@ struct DownProbe {
 struct QueueSample {
     queue: f64,
     sent: f64,
+    /// The queue less what this sender has added to it since the same moment for all samples.
+    foreign: f64,
     /// The instant delivery rate.
     arrivals: f64,
 }
@@ -107,6 +116,8 @@ pub(super) struct DownProbes {
     floor: f64,
     fall: f64,
     queue_before: f64,
+    /// The queue fell at the newest probe just as a self-inflicted one does.
+    is_certain: bool,
 }
 
 impl DownProbes {
@@ -120,6 +131,7 @@ impl DownProbes {
             floor: 0.0,
             fall: 0.0,
             queue_before: 0.0,
+            is_certain: false,
         }
     }
 
@@ -160,6 +172,11 @@ impl DownProbes {
         self.queue_before
     }
 
+    /// Returns whether the queue fell at the newest probe just as a self-inflicted one does.
+    pub(super) fn is_certain(&self) -> bool {
+        self.is_certain
+    }
+
     /// Processes feedback. Returns the result once there is one.
     pub(super) fn on_feedback(
         &mut self,
@@ -170,7 +187,9 @@ impl DownProbes {
         // Feedback without a new arrival says nothing about the queue.
         let sent = sample.newest_sent?;
         let mut probe = self.active?;
-        probe.take(QueueSample { queue: sample.newest_queue, sent, arrivals: sample.instant_arrivals });
+        let queue = sample.newest_queue;
+        let foreign = queue + sent - send_rate.bytes_until(sent) / probe.delivery;
+        probe.take(QueueSample { queue, sent, foreign, arrivals: sample.instant_arrivals });
         let is_over = sent > probe.end + probe.window || sample.now > probe.end + PROBE_TIMEOUT.0;
         self.active = Some(probe).filter(|_| !is_over);
         if !is_over {
@@ -194,6 +213,7 @@ impl DownProbes {
         if is_change && result == Some(ProbeResult::CrossTraffic) {
             return None;
         }
+        self.is_certain = (fall - 1.0).abs() < CERTAIN_FALL && moved < CERTAIN_MOVED;
         self.confirm(result?, before, after, fall, cross_traffic, sample.now)
     }
 
@@ -293,9 +313,10 @@ impl DownProbes {
 impl DownProbe {
     fn take(&mut self, sample: QueueSample) {
         if sample.sent <= self.begin + OVERLAP * self.window {
-            // The minimum queue of the window: jitter only adds to a sample.
+            // The minimum of the window, because jitter only adds to a sample. A sender above the capacity makes its
+            // queue grow meanwhile, which must not hide the fall after it.
             let from = self.begin - self.window;
-            let best = self.before.filter(|best| best.sent > from && best.queue <= sample.queue);
+            let best = self.before.filter(|best| best.sent > from && best.foreign <= sample.foreign - SHORTER.0);
             self.before = Some(best.unwrap_or(sample));
         }
         if sample.sent >= self.end && self.after.is_none_or(|after| sample.queue < after.queue) {

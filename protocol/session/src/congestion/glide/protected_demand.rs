@@ -20,6 +20,8 @@ const TRIAL_OVER: f64 = 0.5;
 const CATCH_UP: f64 = 1.25;
 /// The maximum time of a trial, in seconds: probes repeat each second or two, and each may be without a result.
 const MAX_TRIAL: Seconds = Seconds(10.0);
+/// A trial ends with a longer queue, in seconds: a game cannot be played with it.
+const MAX_TRIAL_QUEUE: Seconds = Seconds(1.0);
 /// A capacity that fell shows early in a trial, within this many seconds: less than this share of the sent bytes
 /// arrives, with a queue of this many targets. Other flows that start double their rate each round trip, which leaves
 /// more than a third.
@@ -27,8 +29,10 @@ const EARLY_SECONDS: Seconds = Seconds(0.4);
 const COLLAPSE_SHARE: f64 = 0.33;
 const COLLAPSE_TARGETS: f64 = 3.0;
 /// The self-inflicted results that end the protection. A flow that fills the buffer pauses after its losses, and one
-/// probe then sees a queue that falls by itself.
+/// probe then sees a queue that falls by itself. One result is enough if it is certain, and the queue was above this
+/// share of its peak: it was not falling.
 const SELF_INFLICTED_RESULTS: u32 = 2;
+const NEAR_PEAK: f64 = 0.9;
 /// The maximum loss beyond the random loss, and for how many seconds it may be higher: a TCP flow that starts fills the
 /// buffer once.
 const MAX_EXCESS_LOSS: f64 = 0.25;
@@ -44,6 +48,8 @@ pub(super) struct ProtectedDemand {
     lossy_since: Option<f64>,
     /// The self-inflicted results since there was no queue.
     self_inflicted_count: u32,
+    /// The longest queue since there was none, in seconds.
+    peak_queue: f64,
 }
 
 /// ```text
@@ -66,13 +72,21 @@ enum Protection {
 
 impl ProtectedDemand {
     pub(super) const fn new() -> Self {
-        Self { demand: 0.0, state: Protection::Unproven, met: 0.0, lossy_since: None, self_inflicted_count: 0 }
+        Self {
+            demand: 0.0,
+            state: Protection::Unproven,
+            met: 0.0,
+            lossy_since: None,
+            self_inflicted_count: 0,
+            peak_queue: 0.0,
+        }
     }
 
     /// Processes the measurements of one feedback; `excess_loss` is the recent loss beyond the random one.
     pub(super) fn on_feedback(&mut self, sample: &PathSample, is_held: bool, excess_loss: f64) {
         let now = sample.now;
         self.met += (f64::from(u8::from(sample.app_limited)) - self.met) * (sample.step / MET_TIME.0).at_most(1.0);
+        self.peak_queue = self.peak_queue.at_least(sample.instant_queue);
         if sample.queue < sample.target {
             self.on_low_queue(sample, is_held);
         } else if self.state == Protection::Ready {
@@ -80,7 +94,8 @@ impl ProtectedDemand {
         }
         if let Protection::Trial(since) = self.state {
             let is_early = now - since < EARLY_SECONDS.0 && !is_held;
-            if (is_early && has_collapsed(sample)) || now - since > MAX_TRIAL.0 {
+            let is_too_long = now - since > MAX_TRIAL.0 || sample.instant_queue > MAX_TRIAL_QUEUE.0;
+            if (is_early && has_collapsed(sample)) || is_too_long {
                 self.end();
             }
         }
@@ -93,7 +108,7 @@ impl ProtectedDemand {
         }
         if sample.queue < TRIAL_OVER * sample.target || self.state == Protection::Unproven {
             self.state = Protection::Ready;
-            self.self_inflicted_count = 0;
+            (self.self_inflicted_count, self.peak_queue) = (0, 0.0);
         }
         let time = if sample.sent > self.demand { RISE_TIME.0 } else { FALL_TIME.0 };
         self.demand += (sample.sent - self.demand) * (sample.step / time).at_most(1.0);
@@ -117,10 +132,20 @@ impl ProtectedDemand {
         }
     }
 
-    /// Records that a probe found the queue self-inflicted. One result may be wrong while there is a proven demand.
-    pub(super) fn on_self_inflicted(&mut self) {
+    /// Records that a probe found the queue self-inflicted, which was `queue` seconds before. One result may be wrong
+    /// while there is a proven demand, unless it is certain.
+    pub(super) fn on_self_inflicted(&mut self, queue: f64, is_certain: bool) {
         self.self_inflicted_count += 1;
-        if !self.is_active() || self.self_inflicted_count >= SELF_INFLICTED_RESULTS {
+        let is_proven =
+            self.self_inflicted_count >= SELF_INFLICTED_RESULTS || (is_certain && queue > NEAR_PEAK * self.peak_queue);
+        if !self.is_active() || is_proven {
+            self.end();
+        }
+    }
+
+    /// Records that the capacity fell: the queue of a trial is self-inflicted.
+    pub(super) fn on_fall(&mut self) {
+        if matches!(self.state, Protection::Trial(_)) {
             self.end();
         }
     }
@@ -176,10 +201,33 @@ mod tests {
         protected.confirm();
         protected.on_feedback(&queued(0.1, 150.0), false, 0.1);
         assert!(protected.rate().is_some());
-        protected.on_self_inflicted();
+        protected.on_self_inflicted(0.1, false);
         assert!(protected.rate().is_some(), "one result may be wrong");
-        protected.on_self_inflicted();
+        protected.on_self_inflicted(0.1, false);
         assert_eq!(protected.rate(), None);
+    }
+
+    #[test]
+    fn certain_result_ends_the_protection_at_the_peak_of_the_queue() {
+        for (queue, is_certain, is_kept) in [(0.1, true, false), (0.08, true, true), (0.1, false, true)] {
+            let mut protected = beside_a_queue();
+            protected.on_self_inflicted(queue, is_certain);
+            assert_eq!(protected.rate().is_some(), is_kept, "{queue} s, certain: {is_certain}");
+        }
+    }
+
+    #[test]
+    fn long_queue_and_fall_of_the_capacity_end_a_trial() {
+        for (queue, is_confirmed, is_kept) in [(0.9, false, true), (1.1, false, false), (1.1, true, true)] {
+            let mut protected = beside_a_queue();
+            if is_confirmed {
+                protected.confirm();
+            }
+            protected.on_feedback(&queued(queue, 101.0), false, 0.0);
+            assert_eq!(protected.rate().is_some(), is_kept, "{queue} s, confirmed: {is_confirmed}");
+            protected.on_fall();
+            assert_eq!(protected.rate().is_some(), is_confirmed, "after a fall");
+        }
     }
 
     #[test]
