@@ -80,7 +80,9 @@ impl AgonesDriver {
     fn report(&mut self, path: &str) -> bool {
         let result = self.call(CallMethod::Post, path, &json!({}));
         let is_taken = result.as_ref().is_ok_and(CallResponse::is_success);
-        if !is_taken && self.back_off.is_first() {
+        if is_taken && self.back_off.on_success() {
+            info!("the sidecar of Agones takes calls");
+        } else if !is_taken && self.back_off.is_first() {
             warn_refused("agones", path, &result);
         }
         is_taken
@@ -163,9 +165,6 @@ impl Driver for AgonesDriver {
         if !(is_taken && is_healthy) {
             // Health must not wait for long.
             return Some(self.back_off.on_failure().min(HEALTH_INTERVAL));
-        }
-        if self.back_off.on_success() {
-            info!("the sidecar of Agones takes calls");
         }
         if state >= LifeState::Ready {
             self.report_players(now);

@@ -149,7 +149,11 @@ pub(crate) fn is_loopback(url: &str) -> bool {
 /// Logs that a service does not take a call.
 pub(crate) fn warn_refused(service: &str, call: &str, result: &Result<CallResponse, String>) {
     match result {
-        Ok(response) => warn!(service, call, status = response.status, "a call was refused"),
+        Ok(CallResponse { status, body }) => {
+            // The issuer says what it refuses; other services may not.
+            let reason = body.pointer("/error/message").and_then(Value::as_str);
+            warn!(service, call, status, reason, "a call was refused");
+        }
         Err(error) => warn!(service, call, error, "a call failed"),
     }
 }

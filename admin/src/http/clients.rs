@@ -153,7 +153,7 @@ pub(super) async fn kick(
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Json<KickedBody>, AdminFailure> {
-    let client_id: ClientId = id.parse::<u64>().map_err(|_| AdminFailure::UNKNOWN_CLIENT)?.into();
+    let client_id = parse_client_id(&id).ok_or(AdminFailure::UNKNOWN_CLIENT)?;
     let KickRequest { text } = if body.is_empty() { KickRequest::default() } else { parse_json(&headers, &body)? };
     if text.len() > MAX_TEXT_BYTES {
         return Err(AdminFailure::TEXT_TOO_LONG);
@@ -169,7 +169,13 @@ pub(super) async fn kick(
     Ok(Json(KickedBody { id: client_id.to_string(), shard: position.shard, slot: position.slot, text_sent }))
 }
 
-/// Parses a body of `Content-Type: application/json` without an encoding.
+/// Parses a client id as the list writes it: a number without a sign.
+fn parse_client_id(id: &str) -> Option<ClientId> {
+    let is_number = id.bytes().all(|byte| byte.is_ascii_digit());
+    id.parse::<u64>().ok().filter(|_| is_number).map(ClientId::from)
+}
+
+/// Parses a body of `Content-Type: application/json` without an encoding, which is an object.
 fn parse_json<'b, T: Deserialize<'b>>(headers: &HeaderMap, body: &'b [u8]) -> Result<T, AdminFailure> {
     let is_json = |value: &[u8]| {
         let essence = value.split(|byte| *byte == b';').next().unwrap_or_default();
@@ -180,6 +186,10 @@ fn parse_json<'b, T: Deserialize<'b>>(headers: &HeaderMap, body: &'b [u8]) -> Re
     let is_plain = second.is_none() && !headers.contains_key(CONTENT_ENCODING);
     if !is_plain || !first.is_some_and(|value| is_json(value.as_bytes())) {
         return Err(AdminFailure::NOT_JSON);
+    }
+    // serde would read a list as the fields in their order.
+    if !body.trim_ascii_start().starts_with(b"{") {
+        return Err(AdminFailure::INVALID_JSON);
     }
     serde_json::from_slice(body).map_err(|_| AdminFailure::INVALID_JSON)
 }
@@ -223,6 +233,26 @@ mod tests {
         for wrong in ["after=", "after=1", "after=-1", "after=1-", "after=70000-1", "before=1-1", "after=1-1&x=2", "x"]
         {
             assert!(parse_after(Some(wrong)).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn client_ids_are_numbers_without_a_sign() {
+        assert_eq!(parse_client_id("18446744073709551615"), Some(u64::MAX.into()));
+        for wrong in ["", "+77", "-1", " 77", "7a", "18446744073709551616"] {
+            assert_eq!(parse_client_id(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn bodies_are_objects() {
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, axum::http::HeaderValue::from_static("application/json"));
+        let text =
+            |body: &str| parse_json::<KickRequest>(&headers, body.as_bytes()).ok().map(|request| request.text.len());
+        assert_eq!((text(r#" {"text":"bye"}"#), text("{}")), (Some(3), Some(0)));
+        for wrong in [r#"["bye"]"#, "[]", "null", "1", r#""bye""#, ""] {
+            assert_eq!(text(wrong), None, "{wrong}");
         }
     }
 

@@ -296,6 +296,22 @@ fn allocated_server_shuts_down_after_its_last_player() {
     assert_eq!(sidecar.count("POST /shutdown"), 1);
 }
 
+/// The first failure has a line, and only a call that was taken is logged as one.
+#[test]
+fn server_without_its_sidecar_does_not_log_that_it_takes_calls() {
+    let folder = TestFolder::new();
+    let mut command = folder.on(&["127.0.0.1:0"], &["--agones", "--first-start", "--advertise", "127.0.0.1:40000"]);
+    command.env("AGONES_SDK_HTTP_PORT", "1");
+    let server = Program::start(command);
+    server.wait_for("a call failed");
+    // Calls of the health are two seconds apart, and the back-off is shorter.
+    thread::sleep(Duration::from_secs(5));
+    server.signal("-TERM");
+    let (_, log) = server.end();
+    let lines = |part: &str| log.lines().filter(|line| line.contains("agones") && line.contains(part)).count();
+    assert_eq!((lines("takes calls"), lines("a call failed")), (0, 1), "{log}");
+}
+
 #[test]
 fn only_servers_under_agones_end_when_empty_by_default() {
     let (folder, sidecar) = (TestFolder::new(), Sidecar::start("203.0.113.5", 7654));

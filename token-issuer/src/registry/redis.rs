@@ -80,6 +80,8 @@ pub struct RedisRegistry {
     /// Held while they are written.
     restoring: AsyncMutex<()>,
     is_available: AtomicBool,
+    /// Whether the log has the present outage.
+    is_outage_logged: AtomicBool,
     /// The end of the pause after a loss of the store's data.
     recovered: Mutex<Instant>,
     chance: Chance,
@@ -112,6 +114,7 @@ impl RedisRegistry {
             epoch: Mutex::new("".into()),
             restoring: AsyncMutex::default(),
             is_available: AtomicBool::new(false),
+            is_outage_logged: AtomicBool::new(false),
             recovered: Mutex::new(Instant::now()),
             chance: Chance::default(),
             prefix,
@@ -162,8 +165,10 @@ impl RedisRegistry {
     ) -> Result<(T, Arc<str>), RegistryError> {
         let result = self.run_in_epoch(script, arguments).await;
         let was_available = self.is_available.swap(result.is_ok(), Ordering::Relaxed);
+        // A store that never responded is an outage, too.
+        let was_logged = self.is_outage_logged.swap(result.is_err(), Ordering::Relaxed);
         match &result {
-            Err(error) if was_available => tracing::warn!(%error, "the store of the registry does not respond"),
+            Err(error) if !was_logged => tracing::warn!(%error, "the store of the registry does not respond"),
             Ok(_) if !was_available => tracing::info!("the store of the registry responds"),
             _ => {}
         }

@@ -10,7 +10,7 @@ use slipgate_admin::AdminPublisher;
 use slipgate_cli::Failure;
 use slipgate_cli::signals::Signals;
 use slipgate_fleet::FleetReporter;
-use slipgate_server::counters::ServerTotals;
+use slipgate_server::counters::{Discard, ServerTotals};
 use slipgate_server::keys::KeyRing;
 use slipgate_server::sharded::{ShardThreads, ShardedServer, ShardedServerConfig, ShardedServerError, ShardsReport};
 use slipgate_server::sockets::Overflow;
@@ -198,13 +198,16 @@ fn begin_drain(shards: &RunningShards, drain: Duration) {
 /// Logs the totals of all shards and returns a failure if a shard panicked.
 fn log_totals(ended: ShardsReport, overflow: Overflow) -> Result<(), Failure> {
     let sum = ServerTotals::sum(&ended.shards);
+    // Late datagrams of connections that had just ended, as in the lines of the shards.
+    let after_end = sum.discards[Discard::ConnectionEnded];
     info!(
         shards = ended.shards.len(),
         connects = sum.stats.connects,
         payloads_received = sum.stats.payloads_received,
         payloads_sent = sum.stats.payloads_sent,
         denied = sum.stats.denials_sent,
-        dropped = sum.discards.total(),
+        dropped = sum.discards.total() - after_end,
+        after_end,
         dropped_by_system = sum.sockets.dropped_by_system,
         overflow_at_most = overflow.at_most(&sum.sockets),
         turns_cut_short = sum.turns_cut_short,

@@ -79,7 +79,7 @@ impl RestartSettings {
             registry: registry.or(file.registry.take()).unwrap_or_else(RegistrySetting::default),
             registry_name: name.parse().map_err(|error| Failure::usage(format!("--registry-name: {error}")))?,
             registry_password_file: flags.registry_password_file.take().or(file.registry_password_file.take()),
-            hosts: first_non_empty(std::mem::take(&mut flags.hosts), std::mem::take(&mut file.hosts)),
+            hosts: hosts(first_non_empty(std::mem::take(&mut flags.hosts), std::mem::take(&mut file.hosts)))?,
             shutdown_delay: flags.shutdown_delay.or(file.shutdown_delay).map_or(Duration::ZERO, |span| span.0),
         })
     }
@@ -222,6 +222,23 @@ fn limits(flags: &Flags, file: &ConfigFile) -> Result<Limits, Failure> {
         .map_err(|error| Failure::usage(error.to_string()))
 }
 
+/// Refuses hosts that no request can name: the port of a `Host` header is not compared.
+fn hosts(hosts: Vec<String>) -> Result<Vec<String>, Failure> {
+    let is_host = |host: &str| match host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => {
+            let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+            !host.is_empty() && host.bytes().all(is_allowed)
+        }
+    };
+    match hosts.iter().find(|host| !is_host(host)) {
+        Some(host) => Err(Failure::usage(format!(
+            "--host: {host:?} is no host name and no address: write it without a port, and an IPv6 address in brackets"
+        ))),
+        None => Ok(hosts),
+    }
+}
+
 fn http_limits(flags: &Flags, file: &ConfigFile) -> Result<HttpLimits, Failure> {
     let mut limits = HttpLimits::default();
     let at_least_1 = |name: &str| Failure::usage(format!("{name} must be at least 1"));
@@ -238,5 +255,21 @@ fn http_limits(flags: &Flags, file: &ConfigFile) -> Result<HttpLimits, Failure> 
         (0, _) => Err(at_least_1("--max-connections")),
         (_, 0) => Err(at_least_1("--max-connections-per-address")),
         _ => Ok(limits),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_are_names_and_addresses_without_a_port() {
+        let accepts = |host: &str| hosts(vec![host.to_owned()]).is_ok();
+        for host in ["localhost", "tokens.example", "10.0.0.1", "[::1]"] {
+            assert!(accepts(host), "{host}");
+        }
+        for host in ["", "localhost:8080", "::1", "[::1]:8080", "http://x", "a b", "[x]"] {
+            assert!(!accepts(host), "{host}");
+        }
     }
 }
