@@ -102,7 +102,8 @@ fn key_of_the_registration_is_replaced_without_a_restart() {
     let flags = ["--issuer", &url, "--issuer-key-file", "registration.key", "--server-id", "eu-1", "--group", "ranked"];
     let server = folder.start(&flags);
     let list = || send(&issuer, &lobby, "GET", "/v1/servers", &Value::Null);
-    assert!(server.wait_for("a call was refused").contains("status=401"));
+    let refusal = server.wait_for("a call was refused");
+    assert!(refusal.contains("status=401") && refusal.contains("reason="), "{refusal}");
     for (content, mode, part) in [("two words", 0o600, "one API key"), (registration.as_str(), 0o644, "mode 0644")] {
         folder.replace("registration.key", content, mode);
         assert!(server.wait_for(part).contains("keeping the current secret"));

@@ -48,6 +48,14 @@ fn shards_have_named_threads_own_totals_and_reload_keys() {
     assert!(log.contains("totals of all shards shards=3 connects=12 "), "{log}");
     let sum = log.lines().find(|line| line.contains("totals of all shards")).unwrap();
     assert!(sum.contains(" turns_cut_short="), "{sum}");
+    let count = |line: &str, name: &str| -> u64 {
+        line.split(name).nth(1).and_then(|rest| rest.split(' ').next()).unwrap().parse().unwrap()
+    };
+    for name in [" dropped=", " after_end="] {
+        let of_shards =
+            log.lines().filter(|line| line.contains("totals since the start")).map(|line| count(line, name));
+        assert_eq!(count(sum, name), of_shards.sum::<u64>(), "{name}: {log}");
+    }
     assert_eq!(sum.contains(" overflow_at_most="), cfg!(target_os = "linux"), "{sum}");
     assert!((0..3).filter(|id| log.contains(&format!("shard{{id={id}}}: "))).count() > 1, "{log}");
 }

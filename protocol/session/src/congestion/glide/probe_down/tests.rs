@@ -96,3 +96,21 @@ fn capacity_that_falls_during_a_probe_is_no_cross_traffic() {
     assert_eq!(probed_while_the_capacity_falls(0.02, false), None);
     assert_eq!(probed_while_the_capacity_falls(0.02, true), Some(ProbeResult::CrossTraffic), "a game keeps its demand");
 }
+
+#[test]
+fn sender_above_the_capacity_finds_its_own_queue() {
+    let (mut down_probes, mut send_rate, mut result) = (DownProbes::new(), SendRate::new(), None);
+    let mut queue = 0.1;
+    for step in -20..=30 {
+        if step == 0 {
+            down_probes.begin(&queued(queue, 100.0));
+        }
+        let sent = 100.0 + f64::from(step) * 0.01;
+        let bytes = if (0..8).contains(&step) { 2500 } else { 20_000 };
+        queue += f64::from(bytes) / 1e6 - 0.01;
+        send_rate.push(bytes, Instant::from_start(core::time::Duration::from_secs_f64(sent)));
+        let sample = PathSample { newest_sent: Some(sent), ..queued(queue, sent + 0.5) };
+        result = result.or(down_probes.on_feedback(&sample, &send_rate, CrossTraffic::Alone));
+    }
+    assert_eq!((result, down_probes.is_certain()), (Some(ProbeResult::SelfInflicted), true));
+}
