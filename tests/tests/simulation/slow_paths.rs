@@ -124,3 +124,40 @@ fn transfer_gets_the_rate_that_state_leaves() {
         assert!(transfer > min, "{state_bytes}: {transfer} bytes");
     }
 }
+
+/// Runs a game of unreliable messages on a path of 2 Mbit/s, which has a rate below the demand for ten seconds, and a
+/// rate above it after that. Returns the share of the messages that arrived during the fall, and in the ten seconds
+/// after it.
+fn shares_of_a_fall(message_bytes: usize, low_kbit: u32, high_kbit: u32) -> [f64; 2] {
+    let layout = Arc::new(Layout::try_from(vec![ChannelConfig::from(Kind::Unreliable)]).unwrap());
+    let conditions = |kbit| SlowPath { kbit, ..near() }.conditions();
+    let mut pair = ConnectionWorld::with(7, conditions(2000), [&layout, &layout], &ConnectionConfig::default());
+    let mut counts = [0; 4];
+    for tick in 0..30 * TICKS {
+        match tick / TICKS {
+            10 => pair.set_conditions(conditions(low_kbit)),
+            20 => pair.set_conditions(conditions(high_kbit)),
+            _ => {}
+        }
+        if tick % (10 * TICKS) == 0 {
+            counts[(tick / (10 * TICKS)) as usize] = pair.side(End::B).on(STATE).len();
+        }
+        let now = pair.now();
+        let _ = pair.side(End::A).connection.send(STATE, &vec![7; message_bytes], SendOptions::default(), now);
+        (0..4).for_each(|_| pair.turn(Duration::from_secs(1) / TICKS / 4));
+    }
+    counts[3] = pair.side(End::B).on(STATE).len();
+    [1, 2].map(|phase| (counts[phase + 1] - counts[phase]) as f64 / f64::from(10 * TICKS))
+}
+
+/// Messages of a throttled game that wait for each other leave in large packets, which take long on a slow path. That
+/// looks like a queue: the rate stayed at half of the path.
+#[test]
+fn game_recovers_after_a_path_was_too_thin_for_it() {
+    for (bytes, [low, high]) in [(100, [60, 110]), (150, [60, 130]), (200, [60, 110]), (200, [40, 120])] {
+        let demand = (bytes + 67) * 60 * 8 / 1000;
+        let [during, after] = shares_of_a_fall(bytes as usize, demand * low / 100, demand * high / 100);
+        println!("{bytes} bytes, {demand} kbit/s: {low} % of it: {during:.2}, then {high} %: {after:.2}");
+        assert!(during >= 0.4 && after >= 0.9, "{bytes} bytes: {during:.2}, then {after:.2}");
+    }
+}

@@ -28,6 +28,8 @@ pub enum Trial {
     Fall,
     /// A game that needs 30 % of the path, while the rate drops to an eighth for 15 s.
     GameFall,
+    /// A game that needs 15 % of the path, while the rate drops to an eighth for 15 s.
+    MildFall,
     /// Bulk, and the path loses nothing but all packets of 0.1 to 2 s.
     Outage,
     /// Bulk, and the path loses up to 6 % of the packets in bursts of 1.5 to 7.5 on average.
@@ -38,23 +40,27 @@ pub enum Trial {
     Steps,
     /// Bulk, while the rate is multiplied each half second by a random factor of up to 1.5, down to an eighth.
     Walk,
+    /// A game that needs 20 % of the path, while its rate walks likewise.
+    GameWalk,
     /// Bulk, while nothing leaves the queue for 20 to 200 ms about each second, as on a shared radio channel.
     Stalls,
 }
 
 impl Trial {
     /// All trials.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Bulk,
         Self::Game,
         Self::GameAgainstCubic,
         Self::Fall,
         Self::GameFall,
+        Self::MildFall,
         Self::Outage,
         Self::Bursts,
         Self::Reordering,
         Self::Steps,
         Self::Walk,
+        Self::GameWalk,
         Self::Stalls,
     ];
 
@@ -67,11 +73,13 @@ impl Trial {
             Self::GameAgainstCubic => "game of 10 % of the path, against CUBIC",
             Self::Fall => "bulk, for 15 s an eighth of the rate",
             Self::GameFall => "game of 30 % of the path, for 15 s an eighth of the rate",
+            Self::MildFall => "game of 15 % of the path, for 15 s an eighth of the rate",
             Self::Outage => "bulk, outage of 0.1 to 2 s",
             Self::Bursts => "bulk, up to 6 % lost in bursts",
             Self::Reordering => "bulk, reordering by 15 ms on average at most",
             Self::Steps => "bulk, every 5 s to a quarter of the rate or back",
             Self::Walk => "bulk, random walk of the rate",
+            Self::GameWalk => "game of 20 % of the path, random walk of the rate",
             Self::Stalls => "bulk, stalls of up to 200 ms",
         }
     }
@@ -86,11 +94,13 @@ impl Trial {
             Self::GameAgainstCubic => ([0.85, 0.99], None),
             Self::Fall => ([0.85, 0.95], Some(65.0)),
             Self::GameFall => ([0.86, 0.95], Some(800.0)),
+            Self::MildFall => ([0.86, 0.98], Some(200.0)),
             Self::Outage => ([0.95, 0.98], Some(30.0)),
             Self::Bursts => ([0.83, 0.97], Some(45.0)),
             Self::Reordering => ([0.97, 0.99], Some(45.0)),
             Self::Steps => ([0.65, 0.86], Some(215.0)),
             Self::Walk => ([0.80, 0.91], Some(130.0)),
+            Self::GameWalk => ([0.86, 0.98], Some(800.0)),
             Self::Stalls => ([0.73, 0.84], Some(170.0)),
         };
         Goal { served_p5_p50, delay_p90_ms }
@@ -193,6 +203,7 @@ pub fn scenario(path: u64, trial: Trial) -> Scenario {
         }
         Trial::Fall => falling(named(path, Source::Bulk)),
         Trial::GameFall => falling(named(path, game(0.3))),
+        Trial::MildFall => falling(named(path, game(0.15))),
         Trial::Outage => dark(named(path, Source::Bulk), random),
         Trial::Bursts => {
             let share = Share::from_fraction(random.between(0.0, 0.06)).unwrap_or(Share::NONE);
@@ -209,10 +220,11 @@ pub fn scenario(path: u64, trial: Trial) -> Scenario {
             let steps = (2..8).map(|step| Duration::from_secs(5 * step)).zip(rates).collect();
             on_drawn_path(named(path, Source::Bulk), |path| PathSpec { change: RateChange::Steps(steps), ..path })
         }
-        Trial::Walk => {
+        Trial::Walk | Trial::GameWalk => {
             let (every, low, high) = (Duration::from_millis(500), drawn.rate / 8.0, drawn.rate);
             let change = RateChange::RandomWalk { every, factor: 1.5, low, high };
-            on_drawn_path(named(path, Source::Bulk), |path| PathSpec { change, ..path })
+            let source = if trial == Trial::Walk { Source::Bulk } else { game(0.2) };
+            on_drawn_path(named(path, source), |path| PathSpec { change, ..path })
         }
         Trial::Stalls => {
             let [every, shortest, longest] = [1000, 20, 200].map(Duration::from_millis);
@@ -329,6 +341,17 @@ mod tests {
     fn game_gives_its_demand_up_on_a_path_that_cannot_carry_it() {
         for (path, figures) in figures(Trial::GameFall, &[8, 9, 24, 31]) {
             assert!(figures.p95_ms < 1000.0, "path {path}: {} ms", figures.p95_ms);
+        }
+    }
+
+    /// The paths on which the pacer's credit carried the packets of each probe, so that a game kept a demand of up to
+    /// 1.6 times the capacity: the queue grew to 2 to 4 s.
+    #[test]
+    fn game_gives_up_a_demand_just_above_the_capacity() {
+        for (trial, paths) in [(Trial::MildFall, &[46, 52, 80, 276]), (Trial::GameWalk, &[81, 138, 154, 277])] {
+            for (path, figures) in figures(trial, paths) {
+                assert!(figures.p95_ms < 300.0, "{trial:?}, path {path}: {} ms", figures.p95_ms);
+            }
         }
     }
 

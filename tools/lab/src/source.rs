@@ -52,6 +52,11 @@ impl Game {
         Self { rate, ticks: 60.0 * packets }
     }
 
+    /// Returns the bytes of a tick: whole ones, so that a tick is sent completely by its packets.
+    fn tick_bytes(&self) -> f64 {
+        libm::round(self.rate / self.ticks)
+    }
+
     /// Returns the game of Fiedler, "Reliability, Ordering and Congestion Avoidance over UDP": 30 packets of 256 bytes
     /// per second.
     #[must_use]
@@ -67,6 +72,13 @@ impl Source {
         match self {
             Self::Bulk => None,
             Self::Game(game) | Self::GameAndTransfer { game, .. } => Some(game.rate),
+        }
+    }
+
+    fn tick_bytes(&self) -> f64 {
+        match self {
+            Self::Bulk => 0.0,
+            Self::Game(game) | Self::GameAndTransfer { game, .. } => game.tick_bytes(),
         }
     }
 }
@@ -98,8 +110,7 @@ impl Application {
     pub fn tick(&mut self, now: Instant, mut demand: impl FnMut(f64)) {
         let (Source::Game(game) | Source::GameAndTransfer { game, .. }) = self.source else { return };
         while self.next_tick <= now {
-            // Whole bytes, so that a tick is sent completely by its packets.
-            let bytes = libm::round(game.rate / game.ticks);
+            let bytes = game.tick_bytes();
             self.fresh = (self.fresh + bytes).min(bytes.max(game.rate * STALE.as_secs_f64()));
             demand(bytes);
             self.ticks += 1;
@@ -126,7 +137,9 @@ impl Application {
     pub fn next_packet(&self, rate: f64) -> Option<u32> {
         let largest = f64::from(MAX_PACKET_BYTES);
         let transfer = (rate * PACKET_TIME).clamp(MIN_PACKET_BYTES, largest);
-        let bytes = if self.fresh >= 1.0 { self.fresh.min(largest) } else { self.transfer.min(transfer) };
+        // A tick of a throttled game does not wait for others to fill a packet, and leaves whole.
+        let game = transfer.max(self.source.tick_bytes()).min(largest);
+        let bytes = if self.fresh >= 1.0 { self.fresh.min(game) } else { self.transfer.min(transfer) };
         (bytes >= 1.0).then_some(bytes as u32)
     }
 
@@ -183,6 +196,18 @@ mod tests {
         application.tick(at(2000), |_| {});
         application.sent(application.fresh as u32);
         assert_eq!(application.transfer, 5000.0);
+    }
+
+    #[test]
+    fn throttled_game_has_small_packets() {
+        let mut application = Application::new(Source::Game(Game::of(96e3)), at(0));
+        application.tick(at(100), |_| {});
+        for (rate, bytes) in [(10_000.0, 256), (50_000.0, 500), (1e6, 1200)] {
+            assert_eq!(application.next_packet(rate), Some(bytes));
+        }
+        let mut application = Application::new(Source::Game(Game::of(480e3)), at(0));
+        application.tick(at(100), |_| {});
+        assert_eq!(application.next_packet(10_000.0), Some(1000), "a tick leaves whole");
     }
 
     #[test]

@@ -135,7 +135,7 @@ pub const TARGETS: &[(&str, &[Bound])] = &[
     ("F5", &[Bound::Served(0.90)]),
     ("F6", &[Bound::Served(0.95)]),
     // 0.953 over 200 seeds.
-    ("F7", &[Bound::Served(0.94)]),
+    ("F7", &[Bound::Served(0.95)]),
     ("G1", &[Bound::Served(0.99), Bound::Delay(120.0)]),
     ("G2", &[Bound::Served(0.88), Bound::Delay(120.0)]),
     ("G3", &[Bound::Served(0.99), Bound::Delay(25.0)]),
@@ -162,12 +162,8 @@ pub const TARGETS: &[(&str, &[Bound])] = &[
 ];
 
 /// Goals that are not reached yet. A goal that is reached becomes a target.
-pub const OPEN: &[(&str, &[Bound])] = &[
-    ("F7", &[Bound::Served(0.95)]),
-    ("G3", &[Bound::Delay(16.0)]),
-    ("K1", &[Bound::Delay(13.5)]),
-    ("K3", &[Bound::Delay(25.0)]),
-];
+pub const OPEN: &[(&str, &[Bound])] =
+    &[("G3", &[Bound::Delay(16.0)]), ("K1", &[Bound::Delay(13.5)]), ("K3", &[Bound::Delay(25.0)])];
 
 /// A target and its measured figure.
 #[derive(Clone, PartialEq, Debug)]

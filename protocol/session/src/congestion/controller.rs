@@ -87,6 +87,12 @@ pub trait Controller {
     /// Returns the sending rate.
     fn rate(&self, now: Instant) -> BytesPerSecond;
 
+    /// Returns whether a probe started since the last call that must hold the packets of a game back. The pacer then
+    /// discards its credit: on a slow path that alone would carry them.
+    fn take_probe(&mut self) -> bool {
+        false
+    }
+
     /// Returns the maximum bytes in flight, or `None` if only the rate limits them.
     fn window(&self, now: Instant) -> Option<u64>;
 

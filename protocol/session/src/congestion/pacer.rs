@@ -58,6 +58,11 @@ impl Pacer {
         self.credit = (self.credit - bytes).max(-self.max_credit(rate, burst).max(bytes));
     }
 
+    /// Discards the credit; a debt stays.
+    pub(super) fn discard_credit(&mut self) {
+        self.credit = self.credit.min(Bytes(0.0));
+    }
+
     fn max_credit(&self, rate: BytesPerSecond, burst: Burst) -> Bytes {
         let least = (MIN_PACKETS * self.packet).max(rate * burst.time);
         if burst.tick <= Seconds::ZERO {
@@ -179,6 +184,18 @@ mod tests {
         }
         assert!((pacer.credit(rate, burst(Duration::ZERO), at(0)).0 + 2000.0).abs() < 1.0);
         assert!((pacer.credit(rate, burst(Duration::ZERO), at(30)).0 - 1000.0).abs() < 1.0);
+    }
+
+    #[test]
+    fn discarded_credit_leaves_debts() {
+        let (rate, burst) = (BytesPerSecond(100_000.0), burst(Duration::ZERO));
+        let mut pacer = Pacer::new(PACKET);
+        pacer.fill(rate, burst, at(0));
+        pacer.discard_credit();
+        assert!((pacer.credit(rate, burst, at(5)).0 - 500.0).abs() < 1.0);
+        pacer.spend(PACKET, rate, burst);
+        pacer.discard_credit();
+        assert!((pacer.credit(rate, burst, at(0)).0 + 1000.0).abs() < 1.0);
     }
 
     #[test]

@@ -183,11 +183,15 @@ impl CongestionState {
         // The usual case: no copy of the list.
         if self.pending_lost.is_empty() {
             self.count_lost(feedback.lost);
-            return self.controller.on_feedback(&feedback);
+            self.controller.on_feedback(&feedback);
+        } else {
+            self.on_lost(feedback.lost);
+            self.controller.on_feedback(&Feedback { lost: &self.pending_lost, ..feedback });
+            self.pending_lost.clear();
         }
-        self.on_lost(feedback.lost);
-        self.controller.on_feedback(&Feedback { lost: &self.pending_lost, ..feedback });
-        self.pending_lost.clear();
+        if self.controller.take_probe() {
+            self.pacer.discard_credit();
+        }
     }
 
     /// Records packets that count as lost because of time, without a report of the peer.

@@ -68,6 +68,9 @@ impl SendBudget {
 pub struct PendingDemand {
     /// About how many bytes of frames wait. `u64::MAX` for transfers, which always have more.
     pub bytes: u64,
+    /// About how many bytes the largest message has, with its header, if none of them is retransmitted: it is not
+    /// sliced to fit a smaller packet. `u64::MAX` if a message of a reliable channel waits.
+    pub largest: u64,
     /// How far the data may overdraw the credit, because lower classes wait.
     pub overdraft: u64,
     /// How much of the window the data leaves to higher classes, because their data may come at any moment.

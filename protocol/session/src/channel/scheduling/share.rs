@@ -40,10 +40,12 @@ impl Channels {
         let class = self.table.priority(first);
         // All channels of the class may leave in the next packets.
         let of_class = channels_in(ready).filter(|channel| self.table.priority(*channel) == class);
-        let bytes = of_class.fold(0, |bytes: u64, channel| bytes.saturating_add(self.waiting_frame_bytes(channel)));
+        let (bytes, largest) = of_class.fold((0, 0), |(bytes, largest): (u64, u64), channel| {
+            (bytes.saturating_add(self.waiting_frame_bytes(channel)), largest.max(self.largest_frame_bytes(channel)))
+        });
         let is_starved = self.is_starved(first, now);
         let overdraft = self.overdraft(ready, first, is_starved, now);
-        Some(PendingDemand { bytes, overdraft, reserve: self.reserve(first, is_starved, now) })
+        Some(PendingDemand { bytes, largest, overdraft, reserve: self.reserve(first, is_starved, now) })
     }
 
     /// Returns how far the highest class may overdraw the credit, because of lower classes that wait.
@@ -91,6 +93,14 @@ impl Channels {
             return u64::MAX;
         }
         self.table.get(channel).map_or(0, |state| state.sender.waiting_frame_bytes())
+    }
+
+    /// Returns about how many bytes the largest frame of a channel has that waits; `u64::MAX` for a reliable one.
+    fn largest_frame_bytes(&self, channel: ChannelId) -> u64 {
+        self.table.get(channel).map_or(0, |state| match state.kind {
+            kind if kind.is_reliable() => u64::MAX,
+            _ => state.sender.largest_frame_bytes(),
+        })
     }
 
     /// Returns how far a channel may overdraw the credit: as far as the bursts of its class and of those between it and
@@ -214,15 +224,18 @@ mod tests {
     #[test]
     fn state_overdraws_its_burst_and_transfer_leaves_a_reserve() {
         let mut channels = sender(600);
-        let PendingDemand { bytes, overdraft, reserve } = channels.pending_demand(at(10)).unwrap();
+        let PendingDemand { bytes, overdraft, reserve, .. } = channels.pending_demand(at(10)).unwrap();
         assert_eq!((bytes, overdraft), (u64::MAX, 0));
         assert!((680..700).contains(&reserve), "{reserve}");
         send_state(&mut channels, 300, at(10));
-        let PendingDemand { bytes, overdraft, reserve } = channels.pending_demand(at(10)).unwrap();
+        let PendingDemand { bytes, overdraft, reserve, .. } = channels.pending_demand(at(10)).unwrap();
         assert!(
             (300..320).contains(&bytes) && (680..700).contains(&overdraft) && reserve == 0,
             "{bytes}, {overdraft}, {reserve}"
         );
+        send_state(&mut channels, 500, at(10));
+        let PendingDemand { bytes, largest, .. } = channels.pending_demand(at(10)).unwrap();
+        assert!((800..840).contains(&bytes) && (500..520).contains(&largest), "{bytes}, {largest}");
         // Nothing is reserved for a state that is not sent any more.
         assert_eq!(sender(600).pending_demand(at(1000)).unwrap().reserve, 0);
     }

@@ -101,6 +101,11 @@ impl Queue {
         self.bytes
     }
 
+    /// Returns the bytes of the largest message. It searches the queue.
+    pub(crate) fn largest_bytes(&self) -> u32 {
+        self.messages.iter().map(|message| message.bytes).max().unwrap_or(0)
+    }
+
     pub(crate) fn front(&self) -> Option<&QueuedMessage> {
         self.messages.front()
     }

@@ -106,6 +106,11 @@ impl ChannelSender {
         self.waiting_bytes() + FRAME_OVERHEAD_BYTES * (first_time + self.retransmits.max_due()) as u64
     }
 
+    /// Returns about how many bytes the largest frame of the queue has.
+    pub(crate) fn largest_frame_bytes(&self) -> u64 {
+        u64::from(self.queue.largest_bytes()) + FRAME_OVERHEAD_BYTES
+    }
+
     /// Returns since when the message that leaves next has waited.
     #[inline]
     pub(crate) fn waiting_since(&self) -> Option<Instant> {

@@ -165,6 +165,8 @@ pub(crate) struct Glide {
     /// Whether the path has delivered more than the initial rate.
     is_fast: bool,
     queue: LastQueue,
+    /// A probe of a demand started since the last call of [`take_probe`](Controller::take_probe).
+    has_new_probe: bool,
 }
 
 /// ```text
@@ -227,6 +229,7 @@ impl Glide {
             startup_ended_at: f64::NEG_INFINITY,
             is_fast: false,
             queue: LastQueue::default(),
+            has_new_probe: false,
         }
     }
 
@@ -600,6 +603,7 @@ impl Glide {
 
     fn probe_down(&mut self, sample: &PathSample) {
         let until = self.down_probes.begin(sample);
+        self.has_new_probe = sample.has_demand;
         // The held rate ends with the probe, whatever its result.
         self.hold(probe_down::DEPTH * sample.delivery, until);
     }
@@ -697,6 +701,10 @@ impl Controller for Glide {
             f64::INFINITY
         };
         BytesPerSecond(self.rate.at_most(held))
+    }
+
+    fn take_probe(&mut self) -> bool {
+        core::mem::take(&mut self.has_new_probe)
     }
 
     fn window(&self, now: Instant) -> Option<u64> {

@@ -10,7 +10,8 @@ use slipgate_netcode::time::Instant;
 /// A packet with a smaller payload is not worth its headers, in bytes.
 const MIN_CONTENTS: u64 = 64;
 /// The demand of a hello alone, which is smaller.
-const HELLO_DEMAND: PendingDemand = PendingDemand { bytes: MIN_CONTENTS, overdraft: 0, reserve: 0 };
+const HELLO_DEMAND: PendingDemand =
+    PendingDemand { bytes: MIN_CONTENTS, largest: MIN_CONTENTS, overdraft: 0, reserve: 0 };
 
 impl Connection {
     /// Returns the smallest allowance with which a packet leaves, in bytes. A packet without space for a slice would
@@ -41,7 +42,10 @@ impl Connection {
             let bytes = allowance.bulk().max(self.channels.min_bulk_bytes()) as u64;
             return PendingDemand { bytes, ..pending };
         }
-        pending
+        // Messages that are not retransmitted do not wait for a whole packet: they are worth something while they are
+        // new, and a whole packet alone looks like a queue on a slow path.
+        let bytes = pending.bytes.min(pending.largest.max(allowance.bulk() as u64));
+        PendingDemand { bytes, ..pending }
     }
 
     /// Returns about how many bytes on the path would leave now, if nothing limited them but this connection's path.
