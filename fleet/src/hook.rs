@@ -1,6 +1,8 @@
 //! A hook: a command or an HTTP call for each state that the server enters, in their order. It connects orchestrators
 //! without a driver of their own.
 
+#[cfg(unix)]
+use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::thread;
@@ -29,8 +31,9 @@ const IDLE: Duration = Duration::from_secs(60);
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum HookTarget {
     /// A program, which is started without arguments. The variables `SLIPGATE_STATE`, `SLIPGATE_PREVIOUS_STATE`,
-    /// `SLIPGATE_CONNECTED` and `SLIPGATE_SLOTS` have the values. It may take 10 s, and is killed then. From the end of
-    /// the life on, all commands together have 10 s.
+    /// `SLIPGATE_CONNECTED` and `SLIPGATE_SLOTS` have the values. It may take 10 s, and is killed then, on Unix with
+    /// the processes that it has started; those of a command that has ended in time may go on. From the end of the
+    /// life on, all commands together have 10 s.
     Command(std::path::PathBuf),
     /// A URL to which a JSON object with `state`, `previous`, `connected` and `slots` is posted. Statuses other than
     /// 2xx, and failures, are tried again twice.
@@ -119,6 +122,9 @@ fn run_command(path: &std::path::Path, body: &HookBody, life: &LifeCycle) {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
+    // A group of its own can be killed as a whole. Ctrl-C at a terminal does not reach it.
+    #[cfg(unix)]
+    command.process_group(0);
     let ended = command.spawn().and_then(|mut child| wait(&mut child, life));
     match ended {
         Ok(Some(status)) if status.success() => info!(state = body.state, "the hook's command has run"),
@@ -131,13 +137,30 @@ fn run_command(path: &std::path::Path, body: &HookBody, life: &LifeCycle) {
 /// Waits for a child. Kills it when its time is over, and returns `None` then.
 fn wait(child: &mut Child, life: &LifeCycle) -> std::io::Result<Option<ExitStatus>> {
     let start = Instant::now();
-    while start.elapsed() < COMMAND_TIMEOUT && !life.time_left(COMMAND_TIMEOUT).is_zero() {
+    loop {
         if let Some(status) = child.try_wait()? {
             return Ok(Some(status));
         }
+        if start.elapsed() >= COMMAND_TIMEOUT || life.time_left(COMMAND_TIMEOUT).is_zero() {
+            break;
+        }
         thread::sleep(COMMAND_POLL);
     }
-    child.kill()?;
+    kill(child)?;
     child.wait()?;
     Ok(None)
+}
+
+/// Kills a command, on Unix with the processes that it has started and that have not left its group.
+fn kill(child: &mut Child) -> std::io::Result<()> {
+    #[cfg(unix)]
+    {
+        use rustix::process::{Pid, Signal, kill_process_group};
+        // The id cannot belong to another process yet, because the child was not waited for.
+        let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        if group.is_some_and(|group| kill_process_group(group, Signal::KILL).is_ok()) {
+            return Ok(());
+        }
+    }
+    child.kill()
 }

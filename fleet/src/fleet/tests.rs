@@ -189,19 +189,39 @@ fn end_waits_for_a_slow_command_and_kills_a_hung_one() {
     assert_eq!(fs::read_to_string(&states).unwrap(), "ended\n");
 
     // The command for `draining` hangs. It and that for `ended` share the time of the end.
-    let hung = script("hung-hook", "echo $$ >> pids\nexec sleep 1000\n");
+    let hung = script("hung-hook", "sleep 1000 &\nprintf '%s\\n' $$ $! >> pids\nwait\n");
     let pids = hung.with_file_name("pids");
     let fleet = self::fleet(None, vec![HookTarget::Command(hung)]);
     fleet.life_cycle().advance(LifeState::Draining);
     until("the command runs", || fs::read_to_string(&pids).is_ok_and(|pids| pids.ends_with('\n')));
     fleet.end();
     assert!(fleet.life_cycle().wait_for_drivers(Duration::ZERO), "the driver has finished");
-    for pid in fs::read_to_string(&pids).unwrap().lines() {
-        assert!(!std::path::Path::new("/proc").join(pid).exists(), "{pid} still runs");
+    let text = fs::read_to_string(&pids).unwrap();
+    assert!(text.lines().count() >= 2, "{text:?}: the script and its child");
+    for pid in text.lines() {
+        until("the command and its children are killed", || !is_running(pid));
     }
     for file in [states, pids] {
         fs::remove_dir_all(file.parent().unwrap()).unwrap();
     }
+}
+
+/// Returns whether a process runs. A killed one may stay as a zombie until its new parent waits for it.
+fn is_running(pid: &str) -> bool {
+    let state = std::process::Command::new("ps").args(["-o", "stat=", "-p", pid]).output().unwrap().stdout;
+    !state.is_empty() && !state.starts_with(b"Z")
+}
+
+#[test]
+fn child_of_a_command_that_ended_in_time_goes_on() {
+    let starts = script("background-hook", "sleep 1000 &\necho $! > pid\n");
+    let file = starts.with_file_name("pid");
+    let fleet = fleet(None, vec![HookTarget::Command(starts)]);
+    drop(fleet);
+    let pid = fs::read_to_string(&file).unwrap();
+    assert!(is_running(pid.trim()));
+    assert!(std::process::Command::new("kill").arg(pid.trim()).status().unwrap().success());
+    fs::remove_dir_all(file.parent().unwrap()).unwrap();
 }
 
 #[test]
