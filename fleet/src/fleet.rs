@@ -118,8 +118,10 @@ impl Fleet {
     }
 
     /// Ends the life, and waits until the drivers have reported that, at most for 11 s: commands and calls end after
-    /// 10 s.
+    /// 10 s. Disconnect the clients first: from here on, drivers report that none is connected.
     pub fn end(&self) {
+        // The last turn's copy may be older than the end of the connections.
+        self.population.clear();
         if self.life.advance(LifeState::Ended) && !self.life.wait_for_drivers(END_TIME + FINISH_TIME) {
             warn!("the end of the server could not be reported within 10 s");
         }

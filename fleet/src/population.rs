@@ -79,6 +79,13 @@ impl Population {
         all
     }
 
+    /// Records that no client is connected any more.
+    pub(crate) fn clear(&self) {
+        for shard in lock(&self.shards).iter() {
+            *lock(&shard.clients) = ServerClients::default();
+        }
+    }
+
     /// Returns whether no shard has gone without a turn for 3 s. A server that starts is healthy.
     pub(crate) fn is_healthy(&self) -> bool {
         let now = millis(self.clock);

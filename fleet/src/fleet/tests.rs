@@ -152,6 +152,18 @@ fn hook_url_gets_each_state_in_order() {
 }
 
 #[test]
+fn end_is_reported_without_the_clients_of_the_last_turn() {
+    let target = FakeHttp::start(|_| (204, String::new()));
+    let fleet = fleet(None, vec![HookTarget::Url(format!("http://127.0.0.1:{}/hook", target.port))]);
+    set_connected(&fleet, 3);
+    fleet.life_cycle().advance(LifeState::Draining);
+    target.until("draining", |requests| !requests.is_empty());
+    drop(fleet);
+    let connected: Vec<_> = target.bodies("POST /hook").iter().map(|body| body["connected"].clone()).collect();
+    assert_eq!(connected, [json!(3), json!(0)]);
+}
+
+#[test]
 fn hook_command_gets_each_state_without_the_servers_variables() {
     let folder = std::env::temp_dir().join(format!("slipgate-hook-{}", std::process::id()));
     fs::create_dir_all(&folder).unwrap();
