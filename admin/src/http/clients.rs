@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use axum::Json;
 use axum::body::Bytes;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Extension, Path, RawQuery, State};
 use axum::http::HeaderMap;
 use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
@@ -149,11 +150,14 @@ pub(super) struct KickedBody {
 pub(super) async fn kick(
     State(state): State<Arc<AdminState>>,
     Extension(peer): Extension<AdminPeer>,
-    Path(id): Path<String>,
+    id: Result<Path<String>, PathRejection>,
+    RawQuery(query): RawQuery,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Json<KickedBody>, AdminFailure> {
-    let client_id = parse_client_id(&id).ok_or(AdminFailure::UNKNOWN_CLIENT)?;
+    refuse_query(query.as_deref())?;
+    // A path that is no text once it is decoded is rejected here; axum's own response would not be JSON.
+    let client_id = id.ok().and_then(|Path(id)| parse_client_id(&id)).ok_or(AdminFailure::UNKNOWN_CLIENT)?;
     let KickRequest { text } = if body.is_empty() { KickRequest::default() } else { parse_json(&headers, &body)? };
     if text.len() > MAX_TEXT_BYTES {
         return Err(AdminFailure::TEXT_TOO_LONG);
@@ -167,6 +171,11 @@ pub(super) async fn kick(
     let ClientPosition { shard, slot } = position;
     info!(peer = %peer.address(), %client_id, shard, slot, "an operator disconnects a client");
     Ok(Json(KickedBody { id: client_id.to_string(), shard: position.shard, slot: position.slot, text_sent }))
+}
+
+/// Refuses a query of a command: it would be ignored, although its sender means something by it.
+fn refuse_query(query: Option<&str>) -> Result<(), AdminFailure> {
+    if query.is_none_or(str::is_empty) { Ok(()) } else { Err(AdminFailure::INVALID_QUERY) }
 }
 
 /// Parses a client id as the list writes it: a number without a sign.
@@ -204,6 +213,7 @@ pub(super) struct DrainBody {
 pub(super) async fn drain(
     State(state): State<Arc<AdminState>>,
     Extension(peer): Extension<AdminPeer>,
+    RawQuery(query): RawQuery,
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Json<DrainBody>, AdminFailure> {
@@ -211,6 +221,7 @@ pub(super) async fn drain(
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
     struct DrainRequest {}
+    refuse_query(query.as_deref())?;
     if !body.is_empty() {
         let DrainRequest {} = parse_json(&headers, &body)?;
     }

@@ -40,8 +40,11 @@ impl AdminFailure {
         "unauthorized",
         "the header `Authorization: Bearer TOKEN` with the token of this server is required",
     );
-    pub(super) const INVALID_QUERY: Self =
-        Self::new(StatusCode::BAD_REQUEST, "invalid_query", "the only query is after=SHARD-SLOT, a `next` of a list");
+    pub(super) const INVALID_QUERY: Self = Self::new(
+        StatusCode::BAD_REQUEST,
+        "invalid_query",
+        "the only query is after=SHARD-SLOT of GET /clients, with the `next` of a list",
+    );
     pub(super) const UNKNOWN_CLIENT: Self =
         Self::new(StatusCode::NOT_FOUND, "unknown_client", "no client with this id is connected");
     pub(super) const NOT_JSON: Self = Self::new(

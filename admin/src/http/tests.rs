@@ -163,3 +163,73 @@ fn probe_is_answered_while_strangers_hold_all_places() {
     let mut first = &idle[0];
     assert_eq!(first.read(&mut [0; 1]).unwrap_or(0), 0, "the oldest was closed");
 }
+
+/// Returns the code of an error response, which is a JSON object with a message.
+fn error_code(response: &str) -> String {
+    let (head, body) = response.split_once("\r\n\r\n").unwrap();
+    assert!(head.contains("\r\ncontent-type: application/json\r\n"), "{response}");
+    let body: serde_json::Value = serde_json::from_str(body).unwrap();
+    assert!(body["error"]["message"].as_str().is_some_and(|message| !message.is_empty()), "{response}");
+    body["error"]["code"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn errors_of_the_framework_are_json_too() {
+    let admin = admin(None);
+    for (method, target, status, code) in [
+        ("POST", "/clients/%ff/kick", 404, "unknown_client"),
+        ("POST", "/clients/%c3%28/kick", 404, "unknown_client"),
+        ("POST", "/clients/%zz/kick", 404, "unknown_client"),
+        ("POST", "/clients/%00/kick", 404, "unknown_client"),
+        ("POST", "/clients/7%2fkick/kick", 404, "unknown_client"),
+        ("GET", "/clients/%ff/kick", 405, "method_not_allowed"),
+        ("POST", "/clients//kick", 404, "unknown_client"),
+        ("POST", "/clients/7/kick/", 404, "not_found"),
+        ("GET", "/%ff", 404, "not_found"),
+        ("OPTIONS", "*", 404, "not_found"),
+        ("TRACE", "/drain", 405, "method_not_allowed"),
+        ("X-OWN", "/", 405, "method_not_allowed"),
+        ("CONNECT", "127.0.0.1:9100", 404, "not_found"),
+        ("GET", "http://127.0.0.1:9100/none", 404, "not_found"),
+        ("POST", "http://evil.example/drain", 421, "wrong_host"),
+        ("GET", "/clients?after=%ff", 400, "invalid_query"),
+        ("GET", "/clients?limit=1", 400, "invalid_query"),
+        ("POST", "/clients/7/kick?text=bye", 400, "invalid_query"),
+        ("POST", "/drain?dry_run", 400, "invalid_query"),
+    ] {
+        let (found, response) = exchange(admin.address(), &request(method, target, "", ""));
+        assert_eq!((found, error_code(&response).as_str()), (status, code), "{method} {target}: {response}");
+        assert_eq!(response.contains("\r\nallow: "), status == 405, "{response}");
+    }
+    let chunks = b"POST /drain HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n";
+    assert_eq!(error_code(&exchange(admin.address(), chunks).1), "malformed_request");
+    assert_eq!(error_code(&exchange(admin.address(), b"GET / HTTP/1.0\r\n\r\n").1), "wrong_host");
+    assert!(!admin.is_draining(), "none of them drained the server");
+}
+
+#[test]
+fn head_gets_the_head_of_get() {
+    let admin = admin(None);
+    for (path, method) in routes() {
+        let (status, response) = exchange(admin.address(), &request("HEAD", &path, "", ""));
+        let (expected, _) = if method == "GET" {
+            exchange(admin.address(), &request("GET", &path, "Connection: close\r\n", ""))
+        } else {
+            (405, String::new())
+        };
+        assert_eq!(status, expected, "{path}: {response}");
+        assert!(response.ends_with("\r\n\r\n"), "{path} has no body: {response}");
+    }
+}
+
+#[test]
+fn bytes_that_are_no_http_get_a_status_without_a_body() {
+    let admin = admin(None);
+    for bytes in [&b"\x16\x03\x01\0\0"[..], b"GET /\xff HTTP/1.1\r\n\r\n", b"\r\n x\r\n"] {
+        let (status, response) = exchange(admin.address(), bytes);
+        assert_eq!(status, 400, "{bytes:?}: {response}");
+        assert!(response.ends_with("\r\n\r\n") && response.contains("content-length: 0\r\n"), "{response}");
+    }
+    // HTTP/2 with prior knowledge.
+    assert_eq!(exchange(admin.address(), b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").1, "");
+}
