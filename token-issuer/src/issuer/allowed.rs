@@ -109,6 +109,8 @@ mod tests {
             "10.0.0.0/8:1-",
             "10.0.0.0/8:65536",
             "2001:db8::/32:1",
+            "[2001:db8::]/32:1",
+            "[2001:db8::1/32]:1",
             "[2001:db8::/32]",
             "[::ffff:10.0.0.0/104]:1",
             "10.0.0.0:1",
@@ -129,6 +131,20 @@ mod tests {
             ("10.1.0.0:39999", false),
             ("10.1.0.0:40010", false),
             ("[2001:db8::1]:40000", false),
+        ] {
+            assert_eq!(network.contains(address.parse().unwrap()), is_allowed, "{address}");
+        }
+    }
+
+    #[test]
+    fn ipv6_address_must_be_in_the_network_too() {
+        let network: AllowedNetwork = "[2001:db8:7::/48]:40000-40009".parse().unwrap();
+        for (address, is_allowed) in [
+            ("[2001:db8:7::]:40000", true),
+            ("[2001:db8:7:ffff::1]:40009", true),
+            ("[2001:db8:8::1]:40000", false),
+            ("[2001:db8:7::1]:40010", false),
+            ("192.0.2.7:40000", false),
         ] {
             assert_eq!(network.contains(address.parse().unwrap()), is_allowed, "{address}");
         }

@@ -65,8 +65,8 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "ID", env = "SLIPGATE_PROTOCOL_ID", hide_env_values = true)]
     pub(crate) protocol_id: Option<ProtocolId>,
 
-    /// Server that tokens may list, or a network with ports as 10.0.0.0/8:40000-40999; may be repeated (in the
-    /// environment: separated by commas)
+    /// Server that tokens may list, or a network with ports as 10.0.0.0/8:40000-40999 or
+    /// [2001:db8::/32]:40000-40999; may be repeated (in the environment: separated by commas)
     #[arg(
         long = "server",
         value_name = "IP:PORT",

@@ -68,10 +68,10 @@ impl FromStr for AllowedServer {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let network = || text.parse().map(Self::Network);
-        text.parse()
-            .map(Self::Address)
-            .or_else(|_| network())
-            .map_err(|_| "a server is an address as 192.0.2.1:40000, or a network with ports as 10.0.0.0/8:40000-40999")
+        text.parse().map(Self::Address).or_else(|_| network()).map_err(|_| {
+            "a server is an address as 192.0.2.1:40000 or [2001:db8::1]:40000, or a network with ports as \
+                 10.0.0.0/8:40000-40999 or [2001:db8::/32]:40000-40999"
+        })
     }
 }
 
@@ -169,6 +169,12 @@ mod tests {
     fn server_is_an_address_or_a_network_with_ports() {
         assert!(matches!("192.0.2.1:1".parse(), Ok(AllowedServer::Address(_))));
         assert!(matches!("10.0.0.0/8:1-2".parse(), Ok(AllowedServer::Network(_))));
-        assert!("game.example:1".parse::<AllowedServer>().is_err());
+        assert!(matches!("[2001:db8::1]:1".parse(), Ok(AllowedServer::Address(_))));
+        assert!(matches!("[2001:db8::/32]:1-2".parse(), Ok(AllowedServer::Network(_))));
+        // The length of the prefix belongs into the brackets: its place must be clear from the message.
+        for wrong in ["game.example:1", "[2001:db8::]/32:1-2", "2001:db8::/32:1-2"] {
+            let error = wrong.parse::<AllowedServer>().unwrap_err();
+            assert!(error.contains("[2001:db8::/32]:40000-40999"), "{wrong}: {error}");
+        }
     }
 }
