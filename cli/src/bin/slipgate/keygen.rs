@@ -21,8 +21,9 @@ slipgate-server with --key-file.
 An API key (--bearer) lets a backend request tokens from the issuer. The backend keeps the key; the issuer's \
 configuration gets only its digest, which is printed.
 
-To replace the private key without an outage: run keygen --rotate on a copy of the file, install it on every server, \
-then on the issuer, and remove the last line when the tokens of the old key have expired.";
+To replace the private key without an outage: slipgate keys rotate. Without a time from which the new key seals: run \
+keygen --rotate on a copy of the file, install it on every server, then on the issuer, and remove the last line when \
+the tokens of the old key have expired.";
 
 /// How the written file is protected.
 const PROTECTION: &str =

@@ -94,7 +94,7 @@ fn check_sealing_key(old: &KeySchedule, kept: usize, new_from: UnixSeconds) -> R
     let next = old.next_change(now).map_or(String::new(), |next| format!(" until {}", next.0));
     Err(Failure::run_time(format!(
         "the key that issuers seal with{next} would be dropped before the new one replaces it: keep more keys, or \
-         wait; `--in 0s` replaces a key that was stolen at once"
+         wait; `--in 0s --keep 1` replaces a key that was stolen at once"
     )))
 }
 
