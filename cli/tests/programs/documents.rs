@@ -303,6 +303,34 @@ fn toml_blocks_of_the_documents_are_accepted() {
     assert!(dependencies >= 4 && configurations >= 1, "{dependencies} and {configurations}");
 }
 
+/// Returns the long flags at the beginning of the lines of a help text.
+fn flags_of_help(name: &str) -> BTreeSet<String> {
+    let output = binary(name).arg("--help").output().unwrap();
+    let lines: Vec<_> = String::from_utf8(output.stdout).unwrap().lines().map(|line| line.trim().to_owned()).collect();
+    let flag = |line: &String| {
+        let long = line.split(", ").find(|part| part.starts_with("--"))?;
+        Some(long.split([' ', '=', '[']).next()?.to_owned())
+    };
+    lines.iter().filter(|line| line.starts_with('-')).filter_map(flag).collect()
+}
+
+#[test]
+fn each_flag_of_a_program_is_in_its_table() {
+    let page = fs::read_to_string(root().join("cli/README.md")).unwrap();
+    for name in ["slipgate-token-issuer", "slipgate-server", "slipgate-client"] {
+        let section = page.split(&format!("\n## `{name}`\n")).nth(1).unwrap().split("\n## ").next().unwrap();
+        let rows = section.lines().filter(|line| line.starts_with("| `--"));
+        let first_cells = rows.flat_map(|row| row.split(" | ").next().unwrap().split('`'));
+        let documented: BTreeSet<_> = first_cells
+            .filter(|word| word.starts_with("--"))
+            .map(|word| word.split([' ', '=']).next().unwrap().to_owned())
+            .collect();
+        let mut flags = flags_of_help(name);
+        assert!(flags.remove("--help") && flags.remove("--version") && flags.len() > 10, "{name}: {flags:?}");
+        assert_eq!(flags, documented, "{name}");
+    }
+}
+
 #[test]
 fn json_blocks_of_the_documents_are_json() {
     let blocks: Vec<_> = PAGES.iter().flat_map(|page| blocks(page, &["json"])).collect();
