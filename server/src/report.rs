@@ -321,8 +321,10 @@ impl Reporter {
         );
     }
 
-    /// Logs the counters since the start.
-    pub(crate) fn log_totals(&self, server: &NetcodeServer, sockets: &Sockets, turns_cut_short: u64) {
+    /// Logs the sums of what has no line yet, and the counters since the start.
+    pub(crate) fn log_totals(&mut self, server: &NetcodeServer, sockets: &Sockets, turns_cut_short: u64) {
+        self.handshakes.flush();
+        self.clients.flush();
         let snapshot = Snapshot::of(server, sockets, turns_cut_short);
         let (nothing, stats) = (Snapshot::default(), server.stats());
         info!(

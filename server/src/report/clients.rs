@@ -119,19 +119,22 @@ impl ClientLines {
 
     /// Logs the sum of what got no line, when its second is over.
     pub(super) fn sum_up(&mut self, now: Instant) {
-        if let Some((connects, disconnects)) = self.take_sum(now) {
+        if self.limit.is_over(now) {
+            self.flush();
+        }
+    }
+
+    /// Logs the sum of what got no line yet, at the end of the server.
+    pub(super) fn flush(&mut self) {
+        if let Some((connects, disconnects)) = self.take_sum() {
             let connected = self.connected;
             info!(connects, disconnects, connected, "further clients connected or disconnected within a second");
         }
     }
 
-    fn take_sum(&mut self, now: Instant) -> Option<(u32, u32)> {
-        let sum = (self.connects, self.disconnects);
-        if sum == (0, 0) || !self.limit.is_over(now) {
-            return None;
-        }
-        (self.connects, self.disconnects) = (0, 0);
-        Some(sum)
+    fn take_sum(&mut self) -> Option<(u32, u32)> {
+        let sum = (std::mem::take(&mut self.connects), std::mem::take(&mut self.disconnects));
+        (sum != (0, 0)).then_some(sum)
     }
 }
 
@@ -156,9 +159,10 @@ mod tests {
             u32::from(lines.count_connect(now)) + u32::from(lines.count_disconnect(now))
         });
         assert_eq!(with_line.sum::<u32>(), MAX_LINES_PER_SECOND);
-        assert_eq!(lines.take_sum(at(999)), None);
-        assert_eq!(lines.take_sum(at(1000)), Some((937, 937)));
-        assert_eq!(lines.take_sum(at(5000)), None, "a quiet second has no line");
+        lines.sum_up(at(999));
+        assert_eq!((lines.connects, lines.disconnects), (937, 937), "the second is not over");
+        lines.sum_up(at(1000));
+        assert_eq!(lines.take_sum(), None, "the sum was written");
         assert!(lines.count_connect(at(5001)), "a single client has a line again");
         assert_eq!(lines.connected, 1);
     }

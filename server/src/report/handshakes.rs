@@ -152,8 +152,15 @@ impl HandshakeLines {
     }
 
     fn sum_up(&mut self, now: Instant) {
-        if self.unlogged > 0 && self.refusals.is_over(now) {
-            let refusals = std::mem::take(&mut self.unlogged);
+        if self.refusals.is_over(now) {
+            self.flush();
+        }
+    }
+
+    /// Logs the sum of the refusals that got no line yet, at the end of the server.
+    pub(super) fn flush(&mut self) {
+        let refusals = std::mem::take(&mut self.unlogged);
+        if refusals > 0 {
             info!(refusals, "further clients were refused within a second");
         }
     }

@@ -113,8 +113,8 @@ impl Server {
         }
     }
 
-    /// Logs the counters since the start, for the end of a program.
-    pub fn log_totals(&self) {
+    /// Logs the counters since the start, for the end of a program, and before them the sums of what has no line yet.
+    pub fn log_totals(&mut self) {
         self.reporter.log_totals(&self.core.netcode, &self.sockets, self.read_budget.turns_cut_short());
     }
 }

@@ -24,7 +24,7 @@ mod fields;
 mod games;
 mod guard;
 mod keyed_limit;
-mod line_budget;
+mod limited_log;
 mod listener;
 mod metrics;
 mod observer;
@@ -42,7 +42,6 @@ mod server_events;
 mod server_facts;
 mod servers;
 mod spawn;
-mod summed_log;
 #[cfg(feature = "tls")]
 mod tls;
 mod tokens;

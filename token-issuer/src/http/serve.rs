@@ -21,9 +21,9 @@ use tokio::time::{Instant, sleep};
 use super::connection::HttpConnection;
 use super::connections::Connections;
 use super::guard::GuardedService;
+use super::limited_log::LimitedLog;
 use super::listener::{AcceptedStream, IssuerListener};
 use super::peer::{ConnectionSource, HttpPeer};
-use super::summed_log::SummedLog;
 use super::turns::Turns;
 use super::{HttpLimits, TokenService};
 
@@ -35,7 +35,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 /// Finishing takes at most [`HttpLimits::shutdown_timeout`]. Requires a tokio runtime with I/O and time.
 pub async fn serve(listener: impl Into<IssuerListener>, service: TokenService, shutdown: impl Future<Output = ()>) {
     let listener = listener.into();
-    let limits = service.limits;
+    let (limits, observer) = (service.limits, Arc::clone(&service.observer));
     let (running, stop) = watch::channel(());
     let mut acceptor = Acceptor {
         turns: Turns::new(service.clone()),
@@ -43,7 +43,7 @@ pub async fn serve(listener: impl Into<IssuerListener>, service: TokenService, s
         limits,
         stop,
         connections: Connections::new(limits),
-        failures: SummedLog::default(),
+        failures: LimitedLog::per_minute(log_failures),
     };
     let mut shutdown = pin!(shutdown);
     loop {
@@ -63,6 +63,12 @@ pub async fn serve(listener: impl Into<IssuerListener>, service: TokenService, s
     drop(listener);
     drop(running);
     while acceptor.connections.next_end().await {}
+    acceptor.failures.flush();
+    observer.flush();
+}
+
+fn log_failures(times: u64, error: &io::Error) {
+    tracing::warn!(%error, times, "cannot accept connections");
 }
 
 /// Starts accepted connections, and closes others for them.
@@ -74,7 +80,7 @@ struct Acceptor {
     stop: watch::Receiver<()>,
     connections: Connections,
     /// Without file descriptors there are several failures in a second.
-    failures: SummedLog,
+    failures: Arc<LimitedLog<io::Error>>,
 }
 
 impl Acceptor {
@@ -82,8 +88,8 @@ impl Acceptor {
         match accepted {
             Ok((stream, peer)) => self.start(stream, peer).await,
             Err(error) => {
-                if let Some(times) = self.failures.count(Instant::now()) {
-                    tracing::warn!(%error, times, "cannot accept connections");
+                if let Some(error) = self.failures.count(error) {
+                    log_failures(1, &error);
                 }
                 // Its file descriptor is free after the pause.
                 self.connections.close_any();

@@ -57,4 +57,22 @@ fn strangers_hide_no_refusal_of_a_backend() {
     let strangers = log.matches("request_id=stranger").count();
     assert!((1..=20 * (seconds + 1)).contains(&strangers), "{strangers} lines in {seconds} s");
     assert!(log.contains("missing_field"), "{log}");
+    let sums = log.lines().filter(|line| line.contains("refused further requests"));
+    let summed = sums.map(|line| line.split_once(" requests=").unwrap().1.split(' ').next().unwrap().parse::<usize>());
+    assert_eq!(strangers + summed.map(Result::unwrap).sum::<usize>(), 100, "all are in the log at the end: {log}");
+}
+
+#[test]
+fn sum_of_refusals_is_logged_without_a_later_request() {
+    let folder = TestFolder::new();
+    let mut program = Program::start(folder.complete(&[]));
+    for _ in 0..100 {
+        send_wrong_key(&program, "stranger");
+    }
+    let mut line = String::new();
+    while !line.contains("refused further requests") {
+        line.clear();
+        assert_ne!(program.log.read_line(&mut line).unwrap(), 0, "the log ended");
+    }
+    assert!(line.contains("has_key=false"), "{line}");
 }
