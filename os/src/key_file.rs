@@ -7,7 +7,8 @@
 //! ```
 //!
 //! An issuer seals with a key from its `not-before` on, in seconds since 1970. Servers accept each key of the file. So
-//! a new key is in the files of all servers before the first token needs it. The id is for people.
+//! a new key is in the files of all servers before the first token needs it. The id is for people; each key of a file
+//! has another one.
 //!
 //! Servers and issuers read such files; the command line also writes them.
 
@@ -100,8 +101,9 @@ pub fn read_key_schedule(path: impl AsRef<Path>) -> Result<KeySchedule, KeyFileE
 /// variable. The attributes of keys are checked and left out.
 ///
 /// # Errors
-/// [`NotAKey`](KeyTextError::NotAKey) if a line is not a key, [`Empty`](KeyTextError::Empty) if there is no key, and
-/// [`TooMany`](KeyTextError::TooMany) for more than three. No error shows any content.
+/// [`NotAKey`](KeyTextError::NotAKey) if a line is not a key, [`IdTwice`](KeyTextError::IdTwice) if it has the id of an
+/// earlier key, [`Empty`](KeyTextError::Empty) if there is no key, and [`TooMany`](KeyTextError::TooMany) for more than
+/// three. No error shows any content.
 pub fn parse_keys(text: &str) -> Result<KeyRing, KeyTextError> {
     parse_key_schedule(text).map(|schedule| schedule.all())
 }
@@ -111,7 +113,7 @@ pub fn parse_keys(text: &str) -> Result<KeyRing, KeyTextError> {
 /// # Errors
 /// As [`parse_keys`].
 pub fn parse_key_schedule(text: &str) -> Result<KeySchedule, KeyTextError> {
-    let mut keys = Vec::with_capacity(MAX_PRIVATE_KEYS);
+    let mut keys: Vec<ScheduledKey> = Vec::with_capacity(MAX_PRIVATE_KEYS);
     for (index, line) in text.lines().enumerate() {
         if line.trim_start().starts_with('#') {
             continue;
@@ -120,7 +122,11 @@ pub fn parse_key_schedule(text: &str) -> Result<KeySchedule, KeyTextError> {
             if keys.len() == MAX_PRIVATE_KEYS {
                 return Err(KeyTextError::TooMany);
             }
-            keys.push(parse_key(entry).ok_or(KeyTextError::NotAKey { line: index + 1 })?);
+            let key = parse_key(entry).ok_or(KeyTextError::NotAKey { line: index + 1 })?;
+            if key.id.is_some() && keys.iter().any(|earlier| earlier.id == key.id) {
+                return Err(KeyTextError::IdTwice { line: index + 1 });
+            }
+            keys.push(key);
         }
     }
     if keys.is_empty() { Err(KeyTextError::Empty) } else { Ok(KeySchedule { keys }) }
@@ -235,6 +241,11 @@ pub enum KeyTextError {
         /// The line number, from 1.
         line: usize,
     },
+    /// A key has the id of an earlier one.
+    IdTwice {
+        /// The line number of the later one, from 1.
+        line: usize,
+    },
 }
 
 impl fmt::Display for KeyTextError {
@@ -243,6 +254,9 @@ impl fmt::Display for KeyTextError {
             Self::Empty => f.write_str("it holds no key"),
             Self::TooMany => write!(f, "it holds more than {MAX_PRIVATE_KEYS} keys"),
             Self::NotAKey { line } => write!(f, "line {line} is not a key of 64 hexadecimal digits"),
+            Self::IdTwice { line } => {
+                write!(f, "line {line} has the id of an earlier key: give each key an id of its own")
+            }
         }
     }
 }

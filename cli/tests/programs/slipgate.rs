@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a failed test panics")]
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::net::{TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -266,6 +267,23 @@ fn rotation_with_a_delay_keeps_the_key_that_seals() {
     assert_eq!(key_lines(&file), keys);
     succeeds(&rotate(&["--keep", "1", "--in", "0s"]));
     assert_eq!(key_lines(&file).len(), 1);
+}
+
+#[test]
+fn keys_of_one_second_have_ids_of_their_own() {
+    let folder = TestFolder::new("ids");
+    let file = folder.file("private.key");
+    succeeds(&["keygen", &file]);
+    for _ in 0..5 {
+        succeeds(&["keys", "rotate", &file, "--in", "0s"]);
+    }
+    let list = succeeds(&["keys", "list", &file]);
+    let ids: BTreeSet<_> = list.lines().map(|line| line.split(' ').next().unwrap()).collect();
+    assert_eq!(ids.len(), 3, "{list}");
+    let newest = list.split(' ').next().unwrap();
+    let message = fails(2, &["keys", "rotate", &file, "--in", "0s", "--id", newest]);
+    assert!(message.contains("give the new key another one"), "{message}");
+    assert_eq!(succeeds(&["keys", "list", &file]), list);
 }
 
 #[test]

@@ -64,6 +64,8 @@ fn invalid_key_text_is_refused_without_showing_it() {
         (format!("{key}\n{}", &key[1..]), KeyTextError::NotAKey { line: 2 }),
         (format!("{key} # mine"), KeyTextError::NotAKey { line: 1 }),
         (key.replace('a', "x"), KeyTextError::NotAKey { line: 1 }),
+        (format!("{key} id=0a0a\n{} id=b\n{} id=0a0a", hex("0b"), hex("0c")), KeyTextError::IdTwice { line: 3 }),
+        (format!("{key} id=0a0a, {} id=0a0a", hex("0b")), KeyTextError::IdTwice { line: 1 }),
     ];
     for (text, expected) in cases {
         let error = parse_keys(&text).err().unwrap();

@@ -39,7 +39,7 @@ pub(crate) struct RotateFlags {
     #[arg(long, value_name = "COUNT", default_value_t = MAX_PRIVATE_KEYS, value_parser = parse_keep)]
     keep: usize,
 
-    /// The id of the new key, for people [default: its time]
+    /// The id of the new key, for people; no other key of the file has it [default: its time]
     #[arg(long, value_name = "ID")]
     id: Option<String>,
 }
@@ -70,10 +70,13 @@ fn read(file: &Path) -> Result<KeySchedule, Failure> {
 fn rotate(flags: &RotateFlags) -> Result<(), Failure> {
     let old = read(&flags.file)?;
     let not_before = UnixSeconds(UnixSeconds::from(wall_clock()).0.saturating_add(flags.delay.0.as_secs()));
-    let id = flags.id.clone().unwrap_or_else(|| not_before.0.to_string());
+    let id = flags.id.clone().unwrap_or_else(|| new_id(&old, not_before));
     let is_id = (1..=64).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic() && byte != b',');
     if !is_id {
         return Err(Failure::usage("an id has 1 to 64 visible ASCII characters and no comma"));
+    }
+    if has_id(&old, &id) {
+        return Err(Failure::usage(format!("a key of the file has the id `{id}`: give the new key another one")));
     }
     let new = ScheduledKey::new(Key::random(&mut entropy()?), id.clone(), not_before);
     let keys: Vec<_> = std::iter::once(&new).chain(old.keys()).take(flags.keep).collect();
@@ -82,6 +85,18 @@ fn rotate(flags: &RotateFlags) -> Result<(), Failure> {
     let (count, path) = (keys.len(), flags.file.display());
     print_line(&format!("wrote {count} private key(s) to {path}; issuers seal with `{id}` from {} on", not_before.0));
     Ok(())
+}
+
+/// Returns the time of a new key as its id, with a number if a key of the file has that id: two rotations may take less
+/// than a second.
+fn new_id(old: &KeySchedule, not_before: UnixSeconds) -> String {
+    let time = not_before.0.to_string();
+    let numbered = (2..).map(|number: u32| format!("{time}-{number}"));
+    std::iter::once(time.clone()).chain(numbered).find(|id| !has_id(old, id)).unwrap_or(time)
+}
+
+fn has_id(schedule: &KeySchedule, id: &str) -> bool {
+    schedule.keys().iter().any(|key| key.id() == Some(id))
 }
 
 /// Checks that the key that seals now is among the first `kept` ones, or that the new key replaces it at once: an
