@@ -74,11 +74,12 @@ pub struct RegistrationConfig {
 }
 
 impl RegistrationConfig {
-    /// Returns whether a text may be a server id, a group or a region: 1 to 64 characters of `A-Z a-z 0-9 . _ -`.
+    /// Returns whether a text may be a server id, a group or a region: 1 to 64 characters of `A-Z a-z 0-9 . _ -`,
+    /// except `.` and `..`, which HTTP clients remove from paths.
     #[must_use]
     pub fn is_name(text: &str) -> bool {
         let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-        (1..=MAX_NAME_CHARS).contains(&text.len()) && text.bytes().all(is_allowed)
+        (1..=MAX_NAME_CHARS).contains(&text.len()) && text.bytes().all(is_allowed) && !matches!(text, "." | "..")
     }
 }
 
@@ -312,10 +313,10 @@ mod tests {
 
     #[test]
     fn names_have_few_characters() {
-        for name in ["a", "eu-west.1_b", &"x".repeat(64)] {
+        for name in ["a", "eu-west.1_b", "...", &"x".repeat(64)] {
             assert!(RegistrationConfig::is_name(name), "{name}");
         }
-        for name in ["", "a/b", "..%2f", "ä", "a b", &"x".repeat(65)] {
+        for name in ["", ".", "..", "a/b", "..%2f", "ä", "a b", &"x".repeat(65)] {
             assert!(!RegistrationConfig::is_name(name), "{name}");
         }
     }

@@ -133,7 +133,7 @@ pub(super) fn read_addresses(field: &str, value: &Value) -> Result<Vec<SocketAdd
 /// Parses the name of a group or a region.
 pub(super) fn read_name(field: &str, value: &Value) -> Result<RegistryName, ApiError> {
     let name = value.as_str().and_then(|text| text.parse().ok());
-    name.ok_or_else(|| invalid(field, "must be a string of 1 to 64 characters of A-Z a-z 0-9 . _ -"))
+    name.ok_or_else(|| invalid(field, "must be a string of 1 to 64 characters of A-Z a-z 0-9 . _ -, not `.` or `..`"))
 }
 
 /// Parses a whole number within limits.

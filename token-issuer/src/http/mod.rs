@@ -31,6 +31,7 @@ mod observer;
 mod peer;
 mod players;
 mod probes;
+mod query;
 mod refused_head;
 mod registration;
 mod request;

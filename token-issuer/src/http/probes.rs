@@ -3,7 +3,7 @@
 use axum::Json;
 use axum::extract::State;
 use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::{HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
@@ -11,6 +11,7 @@ use super::TokenService;
 use super::authorize::{Authorized, require, with_caller};
 use super::error::{ApiError, ErrorCode};
 use super::metrics::MEDIA_TYPE;
+use super::query::{NoQuery, expect_no_query};
 use crate::callers::Permission;
 
 /// What a browser may load into the page of the API: files of this service only.
@@ -25,12 +26,12 @@ struct Health {
 }
 
 /// Handles `GET /healthz` and `GET /v1/health`: the service responds.
-pub(super) async fn health() -> impl IntoResponse {
+pub(super) async fn health(_: NoQuery) -> impl IntoResponse {
     Json(Health { status: "ok" })
 }
 
 /// Handles `GET /readyz`: tokens of each kind can be minted, and the service does not stop soon.
-pub(super) async fn ready(State(service): State<TokenService>) -> Response {
+pub(super) async fn ready(_: NoQuery, State(service): State<TokenService>) -> Response {
     let reason = if service.is_stopping() {
         "stopping"
     } else if let Err(error) = service.registry.check() {
@@ -44,8 +45,8 @@ pub(super) async fn ready(State(service): State<TokenService>) -> Response {
 }
 
 /// Handles `GET /metrics`.
-pub(super) async fn metrics(State(service): State<TokenService>, authorized: Authorized) -> Response {
-    let text = match require(&authorized.caller, Permission::Observe) {
+pub(super) async fn metrics(State(service): State<TokenService>, authorized: Authorized, uri: Uri) -> Response {
+    let text = match require(&authorized.caller, Permission::Observe).and_then(|()| expect_no_query(&uri)) {
         Ok(()) => {
             let servers = service.registry.servers().await.ok();
             Ok((
@@ -59,23 +60,23 @@ pub(super) async fn metrics(State(service): State<TokenService>, authorized: Aut
 }
 
 /// Handles `GET /openapi.json`.
-pub(super) async fn openapi() -> impl IntoResponse {
+pub(super) async fn openapi(_: NoQuery) -> impl IntoResponse {
     ([(CONTENT_TYPE, "application/json")], include_str!("openapi.json"))
 }
 
 /// Handles `GET /docs`.
-pub(super) async fn docs() -> impl IntoResponse {
+pub(super) async fn docs(_: NoQuery) -> impl IntoResponse {
     let headers =
         [(CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")), (CONTENT_SECURITY_POLICY, POLICY)];
     (headers, include_str!("docs.html"))
 }
 
 /// Handles `GET /docs.js`.
-pub(super) async fn docs_script() -> impl IntoResponse {
+pub(super) async fn docs_script(_: NoQuery) -> impl IntoResponse {
     ([(CONTENT_TYPE, "text/javascript; charset=utf-8")], include_str!("docs.js"))
 }
 
 /// Handles `GET /docs.css`.
-pub(super) async fn docs_style() -> impl IntoResponse {
+pub(super) async fn docs_style(_: NoQuery) -> impl IntoResponse {
     ([(CONTENT_TYPE, "text/css; charset=utf-8")], include_str!("docs.css"))
 }

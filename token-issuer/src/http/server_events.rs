@@ -9,8 +9,8 @@ use std::time::Duration;
 use axum::Extension;
 use axum::body::{Body, Bytes};
 use axum::extract::State;
-use axum::http::HeaderValue;
 use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderValue, Uri};
 use axum::response::Response;
 use http_body_util::channel::{Channel, Sender};
 use tokio::sync::OwnedSemaphorePermit;
@@ -20,6 +20,7 @@ use super::TokenService;
 use super::authorize::{Authorized, require, with_caller};
 use super::connection_state::ConnectionState;
 use super::error::{ApiError, ErrorCode};
+use super::query::expect_no_query;
 use super::server_facts::ServerFacts;
 use crate::callers::{Caller, Permission};
 
@@ -33,9 +34,11 @@ pub(super) async fn events(
     State(service): State<TokenService>,
     connection: Option<Extension<Arc<ConnectionState>>>,
     authorized: Authorized,
+    uri: Uri,
 ) -> Response {
     let open = || {
         require(&authorized.caller, Permission::Observe)?;
+        expect_no_query(&uri)?;
         let too_many = |_| {
             ApiError::new(ErrorCode::TooManyStreams, "the maximum number of event streams is open")
                 .with_retry_after(STREAM_AGE)

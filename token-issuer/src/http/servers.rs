@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, Uri};
 use axum::response::Response;
 use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
@@ -13,6 +13,7 @@ use super::TokenService;
 use super::authorize::{Authorized, expect_json, expect_no_coding, require, with_caller};
 use super::error::{ApiError, ErrorCode};
 use super::fields::parse_digits;
+use super::query::expect_no_query;
 use super::registration::{self, INSTANCE, SEQUENCE, server_instance};
 use super::request_body::RequestBody;
 use super::server_facts::ServerFacts;
@@ -27,10 +28,12 @@ pub(super) async fn register(
     State(service): State<TokenService>,
     authorized: Authorized,
     id: Result<Path<String>, PathRejection>,
+    uri: Uri,
     headers: HeaderMap,
     Extension(body): Extension<RequestBody>,
 ) -> Response {
     let registered = async {
+        expect_no_query(&uri)?;
         let body = body.complete()?;
         expect_json(&headers)?;
         expect_no_coding(&headers)?;
@@ -125,7 +128,7 @@ fn path_id(path: &Result<Path<String>, PathRejection>) -> Result<RegistryName, A
 }
 
 fn read_id(text: &str) -> Result<RegistryName, ApiError> {
-    let message = "the id of a server has 1 to 64 characters of A-Z a-z 0-9 . _ -";
+    let message = "the id of a server has 1 to 64 characters of A-Z a-z 0-9 . _ - and is not `.` or `..`";
     text.parse().map_err(|_| ApiError::of_field(ErrorCode::InvalidField, "id", message))
 }
 

@@ -18,6 +18,7 @@ use super::answer::Answer;
 use super::authorize::{Authorized, Unauthorized, authorize, expect_json, expect_no_coding, require};
 use super::connection_state::ConnectionState;
 use super::error::{ApiError, ErrorCode};
+use super::query::expect_no_query;
 use super::request::{self, CLIENT_ID, GROUP, GroupChoice, PROTOCOL_ID, SERVER_ADDRESSES, TokenBody};
 use super::request_body::RequestBody;
 use super::request_id::RequestId;
@@ -58,6 +59,7 @@ pub(super) async fn create_token(
             return Err(error);
         }
         require(&authorized.caller, Permission::Mint)?;
+        expect_no_query(&parts.uri)?;
         let body = body.complete()?;
         expect_json(&parts.headers)?;
         expect_no_coding(&parts.headers)?;

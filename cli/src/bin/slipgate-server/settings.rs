@@ -134,7 +134,9 @@ fn registration(flags: &Flags, file: &ConfigFile, protocol_id: u64) -> Result<Op
         let name = given.or(default).cloned();
         match name.as_deref().is_none_or(RegistrationConfig::is_name) {
             true => Ok(name),
-            false => Err(Failure::usage(format!("{flag} must have 1 to 64 characters of A-Z a-z 0-9 . _ -"))),
+            false => Err(Failure::usage(format!(
+                "{flag} must have 1 to 64 characters of A-Z a-z 0-9 . _ - and must not be `.` or `..`"
+            ))),
         }
     };
     let required =

@@ -134,7 +134,23 @@ fn bad_paths_methods_and_keys_get_described_responses() {
         }
         if operation.path.contains("{id}") {
             let long = "x".repeat(65);
-            for id in ["%20", "%00", "%FF", "%2e%2e%2f", "%C3%A9", "a%2Fb", "a;b", "a%0d%0aX-Y:z", "*", "a:b", &long] {
+            for id in [
+                ".",
+                "..",
+                "%2e",
+                "%2E%2e",
+                "%20",
+                "%00",
+                "%FF",
+                "%2e%2e%2f",
+                "%C3%A9",
+                "a%2Fb",
+                "a;b",
+                "a%0d%0aX-Y:z",
+                "*",
+                "a:b",
+                &long,
+            ] {
                 let sent = json_body(&bearer, r#"{"protocol_id": 1}"#);
                 let response = tester.send(operation, &Tester::target(operation, id), sent, "a wrong id");
                 assert_eq!(response.status, 400, "{id}");
@@ -146,6 +162,26 @@ fn bad_paths_methods_and_keys_get_described_responses() {
         let response = tester.send(list, &format!("/v1/servers{query}"), plain(Some(&bearer)), "a wrong query");
         assert_eq!(response.status, 400, "{query}");
     }
+}
+
+#[test]
+fn query_is_refused_on_each_route_without_parameters() {
+    let mut tester = Tester::start();
+    let bearer = tester.service.bearer();
+    let routes = ROUTES.into_iter().map(|(path, method)| Operation { path, method });
+    for operation in routes {
+        if !tester.operation(operation)["parameters"].is_null() {
+            continue;
+        }
+        for query in ["?x=1", "?x", "?client_id=1", "?%FF"] {
+            let target = format!("{}{query}", Tester::target(operation, "a"));
+            let response = tester.send(operation, &target, json_body(&bearer, r#"{"client_id": 1}"#), "a query");
+            assert_eq!(response.status, 400, "{target}");
+            assert_eq!(response.json["error"]["code"], "invalid_field", "{target}");
+        }
+    }
+    let health = Operation { path: "/healthz", method: "get" };
+    assert_eq!(tester.send(health, "/healthz?", plain(None), "an empty query").status, 200);
 }
 
 #[test]

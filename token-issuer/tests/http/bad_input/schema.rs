@@ -43,6 +43,7 @@ impl Document {
             }
             Value::String(text) => {
                 size(text.chars().count(), "minLength", "maxLength")
+                    && !schema["not"]["enum"].as_array().is_some_and(|excluded| excluded.contains(value))
                     && schema["pattern"].as_str().is_none_or(|pattern| matches_class(pattern, text))
             }
             Value::Array(entries) => {
@@ -58,7 +59,10 @@ impl Document {
     /// Returns values of all kinds, and values at and beyond the limits of a schema.
     pub(super) fn values(&self, schema: &Value, example: &Value) -> Vec<Value> {
         let mut values = vec![
+            json!(null),
             json!(true),
+            json!("."),
+            json!(".."),
             json!(-1),
             json!(0),
             json!(1.5),
