@@ -3,9 +3,9 @@
 /// Why a connection got no response of a route.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum RefusedHead {
-    /// The bytes are no HTTP/1.1. The client gets status 400 without a body.
+    /// The bytes are no HTTP/1.1. The client gets status 400 without a body and without a request id.
     Malformed,
-    /// The head has more than 16 KiB or 100 fields. The client gets status 431 without a body.
+    /// The head has more than 16 KiB or 100 fields. The client gets status 431 in the same form.
     TooLarge,
     /// The head did not arrive in time. The connection is closed.
     Timeout,

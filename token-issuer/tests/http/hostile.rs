@@ -302,3 +302,44 @@ fn service_stops_while_a_connection_waits_for_room() {
     drop(service);
     assert!(stopped.elapsed() < MAX_WAIT, "it waited for the request, which lasts for a minute");
 }
+
+/// Returns the lines of a head without the date, and the bytes behind it.
+fn head_and_body(response: &str) -> (Vec<&str>, &str) {
+    let (head, body) = response.split_once("\r\n\r\n").unwrap();
+    (head.split("\r\n").filter(|line| !line.starts_with("date: ")).collect(), body)
+}
+
+/// The specifications promise these bytes: see "Errors below the API".
+#[test]
+fn parser_refuses_a_head_without_body_and_request_id() {
+    let service = Service::start_with(short_limits(), &SERVERS);
+    let refused = |bytes: &str, status: &str| {
+        let response = service.raw(bytes.as_bytes());
+        let (head, body) = head_and_body(&response);
+        let status = format!("HTTP/1.1 {status}");
+        assert_eq!(head, [status.as_str(), "connection: close", "content-length: 0"], "{bytes:.80}");
+        assert_eq!(body, "", "{bytes:.80}");
+    };
+    let with = |lines: &str| format!("GET /healthz HTTP/1.1\r\nHost: x\r\nX-Request-Id: mine\r\n{lines}\r\n");
+    for malformed in [
+        "no HTTP at all\r\n\r\n",
+        "GET / HTTP/3.0\r\nHost: x\r\n\r\n",
+        "GET /a b HTTP/1.1\r\nHost: x\r\n\r\n",
+        &with("no header\r\n"),
+        &with("Content-Length: x\r\n"),
+        &with("Content-Length: 1\r\nContent-Length: 2\r\n"),
+        &with("Transfer-Encoding: gzip\r\n"),
+    ] {
+        refused(malformed, "400 Bad Request");
+    }
+    let long = "x".repeat(17 * 1024);
+    for too_large in [
+        with(&format!("X-Long: {long}\r\n")),
+        format!("GET /{long} HTTP/1.1\r\nHost: x\r\n\r\n"),
+        with(&"X: y\r\n".repeat(99)),
+    ] {
+        refused(&too_large, "431 Request Header Fields Too Large");
+    }
+    assert!(service.raw(with(&"X: y\r\n".repeat(98)).as_bytes()).starts_with("HTTP/1.1 200 "), "100 fields");
+    assert_eq!(service.raw(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), "", "the preface of HTTP/2");
+}
