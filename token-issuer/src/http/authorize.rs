@@ -105,12 +105,15 @@ pub(super) fn expect_json(headers: &HeaderMap) -> Result<(), ApiError> {
     Err(ApiError::new(ErrorCode::UnsupportedMediaType, message))
 }
 
-/// Refuses a compressed body: it would be parsed as it is, and its error would be misleading.
+/// Refuses a compressed body: it would be parsed as it is, and its error would be misleading. `identity`, as each entry
+/// of the list, is no coding (RFC 9110, section 8.4.1).
 pub(super) fn expect_no_coding(headers: &HeaderMap) -> Result<(), ApiError> {
-    if headers.get_all(CONTENT_ENCODING).iter().all(|value| value.as_bytes().eq_ignore_ascii_case(b"identity")) {
+    let values = headers.get_all(CONTENT_ENCODING).iter();
+    let mut codings = values.flat_map(|value| value.as_bytes().split(|byte| *byte == b',')).map(<[u8]>::trim_ascii);
+    if codings.all(|coding| coding.is_empty() || coding.eq_ignore_ascii_case(b"identity")) {
         return Ok(());
     }
-    let message = "a body without Content-Encoding is required";
+    let message = "a body without a Content-Encoding besides identity is required";
     let error = ApiError::new(ErrorCode::UnsupportedMediaType, message);
     // The header shows that the coding was refused, not the media type (RFC 9110, section 15.5.16).
     Err(error.with_header(ACCEPT_ENCODING, HeaderValue::from_static("identity")))
@@ -140,6 +143,21 @@ mod tests {
         ];
         for (header, key) in cases {
             assert_eq!(bearer(header.as_bytes()), key.map(str::as_bytes), "{header}");
+        }
+    }
+
+    #[test]
+    fn identity_is_no_coding() {
+        let is_plain = |values: &[&'static str]| {
+            let headers = values.iter().map(|value| (CONTENT_ENCODING, HeaderValue::from_static(value)));
+            expect_no_coding(&headers.collect()).is_ok()
+        };
+        for plain in [&[][..], &[""], &["identity"], &["IDENTITY"], &["identity, identity"], &["identity", "identity,"]]
+        {
+            assert!(is_plain(plain), "{plain:?}");
+        }
+        for coded in [&["gzip"][..], &["identity, gzip"], &["identity", "br"], &["identity;q=1"], &["x-identity"]] {
+            assert!(!is_plain(coded), "{coded:?}");
         }
     }
 

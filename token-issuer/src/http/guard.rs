@@ -13,7 +13,8 @@ use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::header::{CACHE_CONTROL, HOST, X_CONTENT_TYPE_OPTIONS};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, HeaderValue, Uri};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::{Router, middleware};
@@ -129,7 +130,7 @@ where
     // The unread rest of a body would be parsed as the next request.
     let was_read_to_end = matches!(body, RequestBody::Complete(_) | RequestBody::TooLong);
     let names = service.hosts.as_deref().filter(|_| !takes_any_host(parts.uri.path()));
-    let mut answer: Answer = match check_host(&parts.headers, names) {
+    let mut answer: Answer = match check_host(&parts.uri, &parts.headers, names) {
         Err(error) => error.into_response().into(),
         Ok(()) if parts.uri.path() == TOKENS => {
             create_token(service, &parts, body, connection.as_deref(), request_id).await
@@ -159,16 +160,18 @@ fn add_extensions(
     }
 }
 
-/// Refuses a request with no `Host`, with two, or with another than the configured names. A proxy that forwards
+/// Refuses a request with no `Host`, with two, or for another host than the configured names. A proxy that forwards
 /// names of others would otherwise pass on what a web page under such a name sends.
-fn check_host(headers: &HeaderMap, names: Option<&[String]>) -> Result<(), ApiError> {
+fn check_host(target: &Uri, headers: &HeaderMap, names: Option<&[String]>) -> Result<(), ApiError> {
     let mut hosts = headers.get_all(HOST).iter();
     let host = hosts.next().and_then(|host| host.to_str().ok()).filter(|host| !host.is_empty());
     let is_known = |host: &str| names.is_none_or(|names| names.iter().any(|name| is_host(host, name)));
-    if host.is_some_and(is_known) && hosts.next().is_none() {
+    // The host of a target in absolute form replaces that of the header (RFC 9112, section 3.2.2).
+    let effective = |host| target.authority().map_or(host, Authority::as_str);
+    if host.map(effective).is_some_and(is_known) && hosts.next().is_none() {
         return Ok(());
     }
-    Err(ApiError::new(ErrorCode::WrongHost, "one Host header with the name of this issuer is required"))
+    Err(ApiError::new(ErrorCode::WrongHost, "one Host header and the name of this issuer are required"))
 }
 
 /// Returns whether a route takes any name of a host: probes and scrapers use the address of a machine. These routes
@@ -207,6 +210,7 @@ mod tests {
             hosts.iter().map(|host| (HOST, HeaderValue::from_static(host))).collect()
         };
         let names = ["tokens.example".to_owned(), "[::1]".to_owned()];
+        let check_host = |headers: &HeaderMap, names| check_host(&Uri::from_static("/v1/tokens"), headers, names);
         for host in ["tokens.example", "TOKENS.example:8080", "[::1]", "[::1]:80"] {
             assert!(check_host(&headers(&[host]), Some(&names)).is_ok(), "{host}");
         }
@@ -217,5 +221,19 @@ mod tests {
         for hosts in [&[][..], &["a", "a"], &[""]] {
             assert!(check_host(&headers(hosts), None).is_err(), "{hosts:?}");
         }
+    }
+
+    #[test]
+    fn host_of_an_absolute_target_replaces_that_of_the_header() {
+        let names = ["tokens.example".to_owned()];
+        let is_accepted = |target: &'static str, host: &'static str| {
+            let headers = [(HOST, HeaderValue::from_static(host))].into_iter().collect();
+            check_host(&Uri::from_static(target), &headers, Some(&names)).is_ok()
+        };
+        assert!(is_accepted("http://tokens.example/v1/tokens", "tokens.example"));
+        assert!(is_accepted("http://Tokens.example:8080/v1/tokens", "evil"));
+        assert!(!is_accepted("http://evil/v1/tokens", "tokens.example"));
+        assert!(!is_accepted("http://tokens.example@evil/v1/tokens", "tokens.example"));
+        assert!(!is_accepted("http://tokens.example/v1/tokens", ""), "a Host header is required");
     }
 }

@@ -144,8 +144,8 @@ impl TokenService {
         Self { registry, ..self }
     }
 
-    /// Returns the service for requests with one of these names as their `Host`, with or without a port. Others get
-    /// status 421. Without this, each name is accepted.
+    /// Returns the service for requests to one of these hosts, with or without a port. Others get status 421. Without
+    /// this, each host is accepted. The host is that of a target in absolute form, otherwise that of the `Host` header.
     #[must_use]
     pub fn with_hosts(self, hosts: Vec<String>) -> Self {
         Self { hosts: Some(hosts.into()), ..self }

@@ -343,3 +343,33 @@ fn parser_refuses_a_head_without_body_and_request_id() {
     assert!(service.raw(with(&"X: y\r\n".repeat(98)).as_bytes()).starts_with("HTTP/1.1 200 "), "100 fields");
     assert_eq!(service.raw(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), "", "the preface of HTTP/2");
 }
+
+#[test]
+fn host_of_the_target_counts_before_that_of_the_header() {
+    let names = vec!["tokens.example".to_owned()];
+    let service = Service::start_changed(short_limits(), &SERVERS, |service| service.with_hosts(names));
+    let (bearer, body) = (service.bearer(), r#"{"client_id": 1}"#);
+    let send = |target: &str, hosts: &str| {
+        let json = "Content-Type: application/json\r\nContent-Length: 16\r\nConnection: close\r\n";
+        let head = format!("POST {target} HTTP/1.1\r\n{hosts}Authorization: {bearer}\r\n{json}\r\n");
+        service.raw(format!("{head}{body}").as_bytes())
+    };
+    for (target, hosts) in [
+        ("/v1/tokens", "Host: tokens.example:8080\r\n"),
+        ("http://tokens.example/v1/tokens", "Host: tokens.example\r\n"),
+        ("http://tokens.example:80/v1/tokens", "Host: other\r\n"),
+    ] {
+        assert!(send(target, hosts).starts_with("HTTP/1.1 201 "), "{target} {hosts}");
+    }
+    for (target, hosts) in [
+        ("/v1/tokens", "Host: other\r\n"),
+        ("http://other/v1/tokens", "Host: tokens.example\r\n"),
+        ("http://tokens.example@other/v1/tokens", "Host: tokens.example\r\n"),
+        ("http://tokens.example/v1/tokens", ""),
+        ("http://tokens.example/v1/tokens", "Host: tokens.example\r\nHost: other\r\n"),
+    ] {
+        assert_response(&send(target, hosts), "421", "wrong_host");
+    }
+    let probe = service.raw(b"GET http://192.0.2.1/healthz HTTP/1.1\r\nHost: tokens.example\r\n\r\n");
+    assert!(probe.starts_with("HTTP/1.1 200 "), "{probe}");
+}
