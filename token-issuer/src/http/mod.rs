@@ -41,8 +41,10 @@ mod routes;
 mod serve;
 mod server_events;
 mod server_facts;
+mod server_feed;
 mod servers;
 mod spawn;
+mod stream_limit;
 #[cfg(feature = "tls")]
 mod tls;
 mod tokens;
@@ -54,8 +56,6 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use slipgate_netcode::ids::ClientId;
-
-use tokio::sync::Semaphore;
 
 use self::client_limit::ClientLimit;
 pub use self::connections::MAX_CLOSING;
@@ -73,7 +73,10 @@ pub use self::request::REQUEST_FIELDS;
 pub use self::request_body::{DRAIN_BYTES, MAX_BODY_BYTES};
 pub use self::routes::ROUTES;
 pub use self::serve::serve;
+use self::server_feed::ServerFeed;
 pub use self::spawn::{RunningService, spawn};
+use self::stream_limit::StreamLimit;
+pub use self::stream_limit::{MAX_EVENT_STREAMS, MAX_EVENT_STREAMS_PER_KEY};
 #[cfg(feature = "tls")]
 pub use self::tls::{TlsError, TlsIdentity};
 pub use self::tokens::RESPONSE_FIELDS;
@@ -85,8 +88,6 @@ use crate::registry::{MemoryRegistry, Registry};
 /// The requests without a valid API key that an address (for IPv6 a /64) may send in a minute, all of them at once.
 /// Further ones get status 429. Requests with a valid key are not concerned.
 pub const WRONG_KEYS_PER_MINUTE: NonZeroU32 = NonZeroU32::new(30).unwrap();
-/// The maximum number of open streams of server events.
-pub const MAX_EVENT_STREAMS: usize = 16;
 
 /// The service: the games, the accepted API keys, the registry of servers, and the resource limits. A clone is a handle
 /// to the same service.
@@ -97,7 +98,8 @@ pub struct TokenService {
     players: PlayerIdentity,
     client_limit: Option<Arc<ClientLimit>>,
     wrong_keys: Arc<KeyedLimit<ConnectionSource>>,
-    streams: Arc<Semaphore>,
+    streams: Arc<StreamLimit>,
+    server_feed: Arc<ServerFeed>,
     observer: Arc<Observer>,
     metrics: Arc<Metrics>,
     hosts: Option<Arc<[String]>>,
@@ -122,7 +124,8 @@ impl TokenService {
             players: PlayerIdentity::default(),
             client_limit: None,
             wrong_keys: Arc::new(KeyedLimit::per_minute(WRONG_KEYS_PER_MINUTE)),
-            streams: Arc::new(Semaphore::new(MAX_EVENT_STREAMS)),
+            streams: Arc::default(),
+            server_feed: Arc::default(),
             observer: Arc::default(),
             metrics: Arc::default(),
             hosts: None,
@@ -141,7 +144,7 @@ impl TokenService {
     /// Returns the service with this registry of game servers.
     #[must_use]
     pub fn with_registry(self, registry: Arc<dyn Registry>) -> Self {
-        Self { registry, ..self }
+        Self { registry, server_feed: Arc::default(), ..self }
     }
 
     /// Returns the service for requests to one of these hosts, with or without a port. Others get status 421. Without

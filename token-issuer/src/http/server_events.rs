@@ -1,8 +1,8 @@
 //! Changes of the registered servers as server-sent events.
 //!
-//! A stream ends after a minute, and its client opens the next one: no connection lasts longer than others may.
+//! A stream ends after a minute, and its client opens the next one: no connection lasts longer than others may. All
+//! streams share the readings of the registry.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,15 +13,15 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderValue, Uri};
 use axum::response::Response;
 use http_body_util::channel::{Channel, Sender};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, sleep};
 
 use super::TokenService;
 use super::authorize::{Authorized, require, with_caller};
 use super::connection_state::ConnectionState;
-use super::error::{ApiError, ErrorCode};
+use super::error::ApiError;
 use super::query::expect_no_query;
-use super::server_facts::ServerFacts;
+use super::server_feed::{ServerEvent, ServerEvents};
+use super::stream_limit::OpenStream;
 use crate::callers::{Caller, Permission};
 
 /// How long a stream lasts.
@@ -39,15 +39,12 @@ pub(super) async fn events(
     let open = || {
         require(&authorized.caller, Permission::Observe)?;
         expect_no_query(&uri)?;
-        let too_many = |_| {
-            ApiError::new(ErrorCode::TooManyStreams, "the maximum number of event streams is open")
-                .with_retry_after(STREAM_AGE)
-        };
-        let permit = Arc::clone(&service.streams).try_acquire_owned().map_err(too_many)?;
+        let opened = service.streams.open(authorized.caller.id());
+        let open_stream = opened.map_err(|too_many| too_many.with_retry_after(STREAM_AGE))?;
         let (sender, body) = Channel::<Bytes>::new(1);
         let (caller, connection) = (Arc::clone(&authorized.caller), connection.map(|Extension(connection)| connection));
-        let stream = ServerStream { service, connection, caller, sent: BTreeMap::new() };
-        tokio::spawn(stream.send(sender, permit));
+        let stream = ServerStream { service, connection, caller, sent: Arc::default() };
+        tokio::spawn(stream.send(sender, open_stream));
         Ok::<_, ApiError>(([(CONTENT_TYPE, HeaderValue::from_static("text/event-stream"))], Body::new(body)))
     };
     let opened = open();
@@ -60,13 +57,13 @@ struct ServerStream {
     /// `None` behind the HTTP server of another program.
     connection: Option<Arc<ConnectionState>>,
     caller: Arc<Caller>,
-    /// The last event of each server that the client has.
-    sent: BTreeMap<String, String>,
+    /// The servers of the last reading that the client has.
+    sent: Arc<ServerEvents>,
 }
 
 impl ServerStream {
     /// Sends events until the stream is old, the client has closed it, or the service stops.
-    async fn send(mut self, mut sender: Sender<Bytes>, _permit: OwnedSemaphorePermit) {
+    async fn send(mut self, mut sender: Sender<Bytes>, _open: OpenStream) {
         let end = Instant::now() + STREAM_AGE;
         let connection = self.connection.clone();
         let is_stopping = || connection.as_ref().is_some_and(|connection| connection.is_stopping());
@@ -87,18 +84,19 @@ impl ServerStream {
     /// Appends the events of what has changed.
     async fn append_changes(&mut self, text: &mut String) {
         // Nothing is known to have changed while the store does not respond.
-        let Ok(servers) = self.service.registry.servers().await else { return };
-        let visible = servers
-            .iter()
-            .filter(|server| self.caller.scopes().include(server.registration.protocol_id, &server.registration.group));
-        let present: BTreeMap<_, _> =
-            visible.map(|server| (server.registration.id.to_string(), ServerFacts::event_data(server))).collect();
-        for (_, data) in present.iter().filter(|(id, data)| self.sent.get(*id) != Some(data)) {
-            text.push_str(&format!("event: server\ndata: {data}\n\n"));
+        let Some(servers) = self.service.server_feed.servers(&*self.service.registry).await else { return };
+        let scopes = self.caller.scopes();
+        let is_visible = |event: &ServerEvent| event.is_visible(scopes);
+        for (id, ServerEvent { data, .. }) in servers.iter().filter(|(_, event)| is_visible(event)) {
+            if self.sent.get(id).is_none_or(|earlier| earlier.data != *data) {
+                text.push_str(&format!("event: server\ndata: {data}\n\n"));
+            }
         }
-        for id in self.sent.keys().filter(|id| !present.contains_key(*id)) {
-            text.push_str(&format!("event: removed\ndata: {{\"id\":\"{id}\"}}\n\n"));
+        for (id, _) in self.sent.iter().filter(|(_, event)| is_visible(event)) {
+            if !servers.get(id).is_some_and(is_visible) {
+                text.push_str(&format!("event: removed\ndata: {{\"id\":\"{id}\"}}\n\n"));
+            }
         }
-        self.sent = present;
+        self.sent = servers;
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use slipgate_netcode::crypto::key::Key;
 use slipgate_token_issuer::api_key::ApiKey;
 use slipgate_token_issuer::callers::{ApiKeys, Caller, Permission, Scopes};
-use slipgate_token_issuer::http::HttpLimits;
+use slipgate_token_issuer::http::{HttpLimits, MAX_EVENT_STREAMS_PER_KEY};
 use slipgate_token_issuer::{Issuer, Limits};
 use ureq::http::Request;
 
@@ -278,20 +278,29 @@ fn event_stream_ends_when_the_service_stops() {
 }
 
 #[test]
-fn number_of_event_streams_is_limited() {
+fn number_of_event_streams_of_a_key_is_limited() {
     let service = Service::start();
-    let open = || {
+    let mut entropy = StdRng::from_seed([7; 32]);
+    let (all, named) = (service.api_key.digest(&mut entropy), ApiKey::random(&mut entropy));
+    let scopes = Scopes { permissions: vec![Permission::Observe], ..Scopes::default() };
+    let caller = Caller::new(&"board".parse().unwrap(), vec![named.digest(&mut entropy)], scopes, None).unwrap();
+    let servers = SERVERS.map(|server| server.parse().unwrap());
+    let issuer = Issuer::new(PROTOCOL_ID, Key::from(PRIVATE_KEY).into(), &servers, Limits::default()).unwrap();
+    service.handle.replace(issuer, ApiKeys::with_named(vec![all], vec![caller]).unwrap());
+    let open_with = |bearer: String| {
         let mut stream = service.connect();
-        let bearer = service.bearer();
         write!(stream, "GET /v1/server-events HTTP/1.1\r\nHost: x\r\nAuthorization: {bearer}\r\n\r\n").unwrap();
         let mut reader = BufReader::new(stream);
         let mut status = String::new();
         reader.read_line(&mut status).unwrap();
         (status, reader)
     };
-    let streams: Vec<_> = (0..16).map(|_| open()).collect();
+    let open = || open_with(service.bearer());
+    let streams: Vec<_> = (0..MAX_EVENT_STREAMS_PER_KEY).map(|_| open()).collect();
     assert!(streams.iter().all(|(status, _)| status.starts_with("HTTP/1.1 200 ")));
     service.get("/v1/server-events").assert_refused(429, "too_many_streams", None);
+    let other = open_with(format!("Bearer board.{}", named.expose()));
+    assert!(other.0.starts_with("HTTP/1.1 200 "), "another key has its own places");
     drop(streams);
     // The places are free once the service has noticed.
     let start = Instant::now();

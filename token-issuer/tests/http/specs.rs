@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use crate::common::{Service, agent};
 use slipgate_token_issuer::http::{
-    DRAIN_BYTES, ErrorCode, MAX_BODY_BYTES, REGISTRATION_FIELDS, REQUEST_FIELDS, RESPONSE_FIELDS, ROUTES,
+    DRAIN_BYTES, ErrorCode, MAX_BODY_BYTES, MAX_EVENT_STREAMS, MAX_EVENT_STREAMS_PER_KEY, REGISTRATION_FIELDS,
+    REQUEST_FIELDS, RESPONSE_FIELDS, ROUTES,
 };
 use slipgate_token_issuer::registry;
 use slipgate_token_issuer::{MAX_LIFETIME_SECONDS, MAX_TIMEOUT_SECONDS};
@@ -207,6 +208,9 @@ fn guide_lists_every_route_field_code_and_limit() {
         assert!(guide.contains(&row), "{row}");
     }
     assert!(guide.contains(&format!("at most {MAX_BODY_BYTES} bytes")));
+    let streams =
+        format!("may have {MAX_EVENT_STREAMS_PER_KEY} streams at a time, and all\nkeys together {MAX_EVENT_STREAMS}");
+    assert!(guide.contains(&streams));
     assert!(guide.contains(&format!("{} KiB", DRAIN_BYTES / 1024)));
 }
 
