@@ -118,7 +118,11 @@ impl Metrics {
         self.player_keys.set(player_keys as u64);
         self.set_sealing_keys(games);
         self.store_available.set(servers.is_some().into());
-        self.set_servers(servers.unwrap_or_default());
+        match servers {
+            Some(servers) => self.set_servers(servers),
+            // Zeros would look like a fleet without servers, and the last values like a store that responds.
+            None => self.forget_servers(),
+        }
         let mut text = String::new();
         // Writing to a string does not fail.
         let _ = encode(&mut text, &self.registry);
@@ -134,6 +138,11 @@ impl Metrics {
                 KeyLabels { protocol_id: issuer.protocol_id().to_string(), fingerprint: fingerprint.to_string() };
             self.sealing_keys.get_or_create_owned(&labels).set(1);
         }
+    }
+
+    fn forget_servers(&self) {
+        self.servers.clear();
+        self.slots.clear();
     }
 
     fn set_servers(&self, servers: &[ServerStatus]) {
@@ -152,5 +161,30 @@ impl Metrics {
         for (state, count) in [("free", free), ("reserved", reserved), ("taken", taken)] {
             self.slots.get_or_create_owned(&StateLabel { state }).set(count);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use slipgate_netcode::crypto::key::Key;
+
+    use super::*;
+    use crate::{Issuer, Limits};
+
+    #[test]
+    fn servers_and_slots_are_absent_while_the_store_is_out() {
+        let issuer = Issuer::new(7, Key::from([5; 32]).into(), &["192.0.2.1:1".parse().unwrap()], Limits::default());
+        let (metrics, games) = (Metrics::default(), Games::from(issuer.unwrap()));
+        let series = |servers| {
+            let text = metrics.encode(servers, 0, &games);
+            let is_of_servers = |line: &&str| {
+                line.starts_with("slipgate_issuer_servers{") || line.starts_with("slipgate_issuer_slots{")
+            };
+            let available = text.lines().find_map(|line| line.strip_prefix("slipgate_issuer_store_available "));
+            (text.lines().filter(is_of_servers).count(), available.map(str::to_owned))
+        };
+        assert_eq!(series(Some(&[])), (7, Some("1".to_owned())));
+        assert_eq!(series(None), (0, Some("0".to_owned())));
+        assert_eq!(series(Some(&[])), (7, Some("1".to_owned())));
     }
 }
