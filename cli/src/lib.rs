@@ -14,6 +14,7 @@ pub mod core_dumps;
 pub mod descriptors;
 pub mod failure;
 pub mod file_watch;
+pub mod issuer_authorities;
 pub mod keys;
 pub mod line_queue;
 pub mod log;

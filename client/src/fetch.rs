@@ -14,8 +14,10 @@ use slipgate_netcode::ids::ClientId;
 use slipgate_netcode::token::ConnectToken;
 use slipgate_netcode::wire::USER_DATA_BYTES;
 use slipgate_netcode::wire::token::TokenLayoutError;
+pub use slipgate_os::authorities::CertificateAuthorities;
 use slipgate_session::connection::plain_text;
 use ureq::http::Uri;
+use ureq::tls::TlsConfig;
 
 /// How long the whole request may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -152,10 +154,33 @@ struct RefusalReason {
 /// - `Refused`: the issuer refused the request.
 /// - `Response`, `Token`: the response is malformed.
 pub fn fetch(url: &str, bearer_key: &str, request: &FetchRequest) -> Result<ConnectToken, FetchError> {
+    fetch_with_tls(url, bearer_key, request, TlsConfig::default())
+}
+
+/// Does the same as [`fetch`], with an issuer whose certificate is signed by one of these authorities, instead of the
+/// public ones. They have no effect on `http://`.
+///
+/// # Errors
+/// As [`fetch`].
+pub fn fetch_with_authorities(
+    url: &str,
+    bearer_key: &str,
+    request: &FetchRequest,
+    authorities: &CertificateAuthorities,
+) -> Result<ConnectToken, FetchError> {
+    fetch_with_tls(url, bearer_key, request, authorities.tls_config())
+}
+
+fn fetch_with_tls(
+    url: &str,
+    bearer_key: &str,
+    request: &FetchRequest,
+    tls: TlsConfig,
+) -> Result<ConnectToken, FetchError> {
     let body = body(request)?;
     let tokens = tokens_url(url)?;
     let unreachable = |error| FetchError::Transport { url: url.to_owned(), error: Box::new(error) };
-    let mut response = agent(&tokens)
+    let mut response = agent(&tokens, tls)
         .post(&tokens)
         .header("authorization", &format!("Bearer {bearer_key}"))
         .header("content-type", "application/json")
@@ -173,8 +198,9 @@ fn tokens_url(url: &str) -> Result<Uri, FetchError> {
     tokens.ok().filter(is_http).ok_or_else(|| FetchError::Url(url.to_owned()))
 }
 
-fn agent(url: &Uri) -> ureq::Agent {
-    let config = ureq::Agent::config_builder().timeout_global(Some(TIMEOUT)).http_status_as_error(false);
+fn agent(url: &Uri, tls: TlsConfig) -> ureq::Agent {
+    let config =
+        ureq::Agent::config_builder().timeout_global(Some(TIMEOUT)).http_status_as_error(false).tls_config(tls);
     // A proxy cannot reach this machine's loopback addresses, and must not receive the bearer key.
     let config = if is_loopback(url) { config.proxy(None) } else { config };
     config.build().into()

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::Serialize;
 use serde_json::Value;
 use tracing::warn;
+use ureq::tls::TlsConfig;
 
 /// The maximum time of a call, unless its caller has less.
 pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(3);
@@ -46,10 +47,16 @@ pub(crate) struct HttpCaller {
 impl HttpCaller {
     /// Creates a client. A service on loopback is reached directly, another one through the proxy in the environment.
     pub(crate) fn new(is_loopback: bool) -> Self {
+        Self::with_tls(is_loopback, TlsConfig::default())
+    }
+
+    /// Creates a client with this configuration of TLS.
+    pub(crate) fn with_tls(is_loopback: bool, tls: TlsConfig) -> Self {
         let config = ureq::Agent::config_builder()
             .timeout_global(Some(CALL_TIMEOUT))
             .http_status_as_error(false)
             .max_redirects(0)
+            .tls_config(tls)
             .allow_non_standard_methods(true);
         let config = if is_loopback { config.proxy(None) } else { config };
         Self { agent: config.build().into() }

@@ -1,12 +1,16 @@
 //! Calls to the token issuer. Several issuers share one registry, so each of them will do.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::Value;
+use slipgate_os::authorities::{CertificateAuthorities, remedy_of_issuer_certificate};
+use ureq::tls::{RootCerts, TlsConfig};
 
 use crate::http::{CALL_TIMEOUT, CallMethod, CallResponse, HttpCaller, is_loopback};
+use crate::population::lock;
 use crate::registration_key::RegistrationKey;
 
 /// The shortest time that an issuer gets: a new connection with TLS to another continent takes less.
@@ -14,18 +18,14 @@ const MIN_CALL_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// The issuers, of which the last one that responded is called first.
 pub(crate) struct IssuerLink {
-    issuers: Vec<(String, HttpCaller)>,
+    issuers: Vec<LinkedIssuer>,
     current: AtomicUsize,
     key: RegistrationKey,
 }
 
 impl IssuerLink {
-    pub(crate) fn new(urls: &[String], key: RegistrationKey) -> Self {
-        let issuers = urls.iter().map(|url| {
-            let url = url.trim_end_matches('/').to_owned();
-            let http = HttpCaller::new(is_loopback(&url));
-            (url, http)
-        });
+    pub(crate) fn new(urls: &[String], authorities: Option<&CertificateAuthorities>, key: RegistrationKey) -> Self {
+        let issuers = urls.iter().map(|url| LinkedIssuer::new(url, authorities.cloned()));
         Self { issuers: issuers.collect(), current: AtomicUsize::new(0), key }
     }
 
@@ -44,8 +44,9 @@ impl IssuerLink {
         let (key, mut result) = (self.key.expose(), Err("there is no issuer".to_owned()));
         for _ in 0..self.issuers.len() {
             let current = self.current.load(Ordering::Relaxed);
-            let Some((url, http)) = self.issuers.get(current) else { break };
-            result = http.call_within(timeout, method, &format!("{url}{path}"), Some(key.as_str()), body);
+            let Some(issuer) = self.issuers.get(current) else { break };
+            let url = format!("{}{path}", issuer.url);
+            result = issuer.http().call_within(timeout, method, &url, Some(key.as_str()), body).map_err(with_remedy);
             if result.as_ref().is_ok_and(|response| !has_failed(response)) {
                 break;
             }
@@ -58,6 +59,47 @@ impl IssuerLink {
 
     pub(crate) fn count(&self) -> u32 {
         u32::try_from(self.issuers.len()).unwrap_or(u32::MAX)
+    }
+}
+
+/// One of the issuers.
+struct LinkedIssuer {
+    url: String,
+    authorities: Option<CertificateAuthorities>,
+    /// The client, with the configuration of TLS that it was created with.
+    client: Mutex<(TlsConfig, HttpCaller)>,
+}
+
+impl LinkedIssuer {
+    fn new(url: &str, authorities: Option<CertificateAuthorities>) -> Self {
+        let url = url.trim_end_matches('/').to_owned();
+        let tls = authorities.as_ref().map(CertificateAuthorities::tls_config).unwrap_or_default();
+        let http = HttpCaller::with_tls(is_loopback(&url), tls.clone());
+        Self { url, authorities, client: Mutex::new((tls, http)) }
+    }
+
+    /// Returns the client. Replaced authorities need another one, with connections of its own.
+    fn http(&self) -> HttpCaller {
+        let mut client = lock(&self.client);
+        if let Some(tls) = self.authorities.as_ref().map(CertificateAuthorities::tls_config)
+            && !has_same_roots(&tls, &client.0)
+        {
+            *client = (tls.clone(), HttpCaller::with_tls(is_loopback(&self.url), tls));
+        }
+        client.1.clone()
+    }
+}
+
+fn has_same_roots(one: &TlsConfig, other: &TlsConfig) -> bool {
+    let roots = (one.root_certs(), other.root_certs());
+    matches!(roots, (RootCerts::Specific(one), RootCerts::Specific(other)) if Arc::ptr_eq(one, other))
+}
+
+/// Adds to the text of an error what to do about it, if it is about the certificate of the issuer.
+fn with_remedy(error: String) -> String {
+    match remedy_of_issuer_certificate(&error) {
+        Some(remedy) => format!("{error}. {remedy}"),
+        None => error,
     }
 }
 

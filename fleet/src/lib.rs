@@ -32,6 +32,8 @@ mod reporter;
 #[cfg(target_os = "linux")]
 mod systemd;
 
+pub use slipgate_os::authorities::CertificateAuthorities;
+
 pub use self::agones_address::{AgonesAddressError, agones_address};
 pub use self::fleet::{Fleet, FleetConfig};
 pub use self::hook::HookTarget;

@@ -66,7 +66,7 @@ pub(crate) struct RedirectDriver {
 impl RedirectDriver {
     pub(crate) fn new(config: RegistrationConfig, life: LifeCycle, queue: Arc<RedirectQueue>) -> Self {
         queue.enable();
-        let issuer = IssuerLink::new(&config.issuers, config.key.clone());
+        let issuer = IssuerLink::new(&config.issuers, config.authorities.as_ref(), config.key.clone());
         Self { config, issuer, life, queue, has_warned: false }
     }
 

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 use serde::Serialize;
 use serde_json::Value;
 use slipgate_netcode::ids::ClientId;
+use slipgate_os::authorities::CertificateAuthorities;
 use slipgate_server::ClientHandle;
 use tracing::{info, warn};
 
@@ -50,6 +51,9 @@ const MAX_NAME_CHARS: usize = 64;
 pub struct RegistrationConfig {
     /// The URLs of the issuers, such as `http://127.0.0.1:8080`. Several share one registry: each of them will do.
     pub issuers: Vec<String>,
+    /// The authorities of the issuers' certificates for `https`; `None`: the public ones. Replaced authorities count
+    /// from the next call on.
+    pub authorities: Option<CertificateAuthorities>,
     /// The API key, with the permission to register in the group, and with `redirects` also to mint tokens for it.
     pub key: RegistrationKey,
     /// The name of the server, unique among the servers of the issuer.
@@ -130,7 +134,7 @@ pub(crate) struct RegistrationDriver {
 impl RegistrationDriver {
     pub(crate) fn new(config: RegistrationConfig, population: Arc<Population>, redirects: Arc<RedirectQueue>) -> Self {
         let path = format!("/v1/servers/{}", config.server_id);
-        let issuer = IssuerLink::new(&config.issuers, config.key.clone());
+        let issuer = IssuerLink::new(&config.issuers, config.authorities.as_ref(), config.key.clone());
         let (back_off, budget, reported) = (BackOff::default(), budget(HEARTBEAT, DEAD_AFTER), BTreeSet::new());
         let started = (!config.accepts_earlier_tokens).then(Instant::now);
         let (instance, sequence, late) = (new_instance(), 0, 0);

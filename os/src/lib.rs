@@ -5,6 +5,8 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "authorities")]
+pub mod authorities;
 pub mod clock;
 pub mod entropy;
 pub mod key_file;

@@ -16,6 +16,7 @@ mod fleet_proof;
 #[cfg(unix)]
 mod fleet_world;
 mod issuer;
+mod private_authority;
 mod process;
 #[cfg(unix)]
 mod pseudo_terminal;

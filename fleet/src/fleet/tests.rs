@@ -321,6 +321,7 @@ fn registered(issuers: &[&FakeHttp]) -> Fleet {
     let fleet = fleet(None, Vec::new());
     let config = RegistrationConfig {
         issuers: issuers.iter().map(|issuer| format!("http://127.0.0.1:{}/", issuer.port)).collect(),
+        authorities: None,
         accepts_earlier_tokens: false,
         redirects: false,
         redirects_in_region: false,

@@ -56,6 +56,7 @@ fn fleet(name: &str, ports: &[u16], clients: u32) -> Fleet {
     let fleet = Fleet::start(FleetConfig { slots: 8, ..FleetConfig::default() }).unwrap();
     let config = RegistrationConfig {
         issuers: ports.iter().map(|port| format!("http://127.0.0.1:{port}/")).collect(),
+        authorities: None,
         key: key(name),
         server_id: "eu-1".into(),
         group: "ranked".into(),

@@ -14,8 +14,8 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use slipgate_os::authorities::CertificateAuthorities;
 use tokio::sync::watch;
-use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 
 use super::error::{PlayerRefusal, PlayersError};
 use super::key_set::{PlayerKey, PlayerKeySet, UNKNOWN_KEY};
@@ -91,7 +91,7 @@ impl KeyCache {
             if !is_encrypted {
                 return Err(PlayersError::UnusedAuthorities);
             }
-            read_authorities(path).map_err(|error| PlayersError::Authorities(path.clone(), error))?;
+            CertificateAuthorities::read(path).map_err(|error| PlayersError::Authorities(path.clone(), error))?;
         }
         let shared = Arc::new(SharedKeys { keys: RwLock::default(), fetches: watch::channel(0).0 });
         let source = match source {
@@ -183,18 +183,6 @@ fn read_file(path: &Path) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Returns the certificates of a file in PEM.
-fn read_authorities(path: &Path) -> io::Result<Vec<Certificate<'static>>> {
-    let pem = read_file(path)?;
-    let items = parse_pem(&pem).collect::<Result<Vec<_>, _>>().map_err(io::Error::other)?;
-    let certificate = |item| if let PemItem::Certificate(certificate) = item { Some(certificate) } else { None };
-    let certificates: Vec<_> = items.into_iter().filter_map(certificate).collect();
-    if certificates.is_empty() {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "it has no certificate in PEM"));
-    }
-    Ok(certificates)
-}
-
 /// The thread that fetches the keys.
 struct KeyFetcher {
     url: String,
@@ -214,8 +202,7 @@ impl KeyFetcher {
         // A proxy of the environment does not reach this machine's loopback.
         let config = if is_encrypted { config } else { config.proxy(None) };
         let Some(path) = &self.authorities else { return Ok(config.build().into()) };
-        let roots = RootCerts::Specific(Arc::new(read_authorities(path)?));
-        Ok(config.tls_config(TlsConfig::builder().root_certs(roots).build()).build().into())
+        Ok(config.tls_config(CertificateAuthorities::read(path)?.tls_config()).build().into())
     }
 
     /// Fetches now and in intervals, and when a request asks for it, until the service has ended.

@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 use slipgate_cli::core_dumps::CoreDumps;
+use slipgate_cli::issuer_authorities::IssuerCaFile;
 use slipgate_cli::values::Span;
+use slipgate_client::fetch::CertificateAuthorities;
 use slipgate_client::probe::MIN_PROBE_BYTES;
 use slipgate_client::sockets::Dscp;
 use slipgate_netcode::ids::ClientId;
@@ -50,6 +52,9 @@ pub(crate) struct Flags {
     #[arg(long, value_name = "FILE", conflicts_with = "token")]
     pub(crate) api_key_file: Option<PathBuf>,
 
+    #[command(flatten)]
+    issuer_ca_file: IssuerCaFile,
+
     /// File with a connect token: 2048 bytes, or base64; - for standard input
     #[arg(long, value_name = "FILE")]
     token: Option<PathBuf>,
@@ -89,7 +94,7 @@ pub(crate) struct Flags {
 /// The source of the token.
 pub(crate) enum TokenSource {
     File(PathBuf),
-    Issuer { url: String, client_id: ClientId },
+    Issuer { url: String, client_id: ClientId, authorities: Option<CertificateAuthorities> },
 }
 
 impl Flags {
@@ -98,7 +103,11 @@ impl Flags {
         let flags = Self::parse();
         let source = match (&flags.token, &flags.issuer, flags.client_id) {
             (Some(path), ..) => TokenSource::File(path.clone()),
-            (None, Some(url), Some(client_id)) => TokenSource::Issuer { url: url.clone(), client_id: client_id.into() },
+            (None, Some(url), Some(client_id)) => {
+                let refused = |failure| Self::command().error(ErrorKind::ValueValidation, failure).exit();
+                let authorities = flags.issuer_ca_file.read(url).unwrap_or_else(refused);
+                TokenSource::Issuer { url: url.clone(), client_id: client_id.into(), authorities }
+            }
             _ => {
                 let message = "give --token FILE, or --issuer URL with --client-id ID";
                 Self::command().error(ErrorKind::MissingRequiredArgument, message).exit()

@@ -14,11 +14,12 @@ use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use slipgate_cli::issuer_authorities::{explain, fetch_token};
 use slipgate_cli::log::LogFormat;
 use slipgate_cli::output::{print_error_line, queue_lines};
 use slipgate_cli::stop_signal::{StopAction, on_stop_signal};
 use slipgate_cli::streams::print_last_line;
-use slipgate_client::fetch::{self, FetchRequest};
+use slipgate_client::fetch::FetchRequest;
 use slipgate_client::probe::{Probe, ProbeConfig, ProbeReport};
 use slipgate_client::sockets::{Marking, Sockets};
 use slipgate_client::token::TimeoutPolicy;
@@ -149,12 +150,12 @@ fn check_report(report: &ProbeReport) -> Result<(), (Failed, String)> {
 fn token(flags: &Flags, source: TokenSource) -> Result<ConnectToken, String> {
     match source {
         TokenSource::File(path) => read_token(&path),
-        TokenSource::Issuer { url, client_id } => {
+        TokenSource::Issuer { url, client_id, authorities } => {
             let key = api_key(flags.api_key_file.as_deref())?;
             let servers = (!flags.servers.is_empty()).then(|| flags.servers.clone());
             let (group, regions) = (flags.group.clone(), flags.regions.clone());
             let request = FetchRequest { client_id, servers, group, regions, ..FetchRequest::default() };
-            fetch::fetch(&url, &key, &request).map_err(|error| error.to_string())
+            fetch_token(&url, &key, &request, authorities.as_ref()).map_err(|error| explain(&error))
         }
     }
 }

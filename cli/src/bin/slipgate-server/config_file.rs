@@ -49,6 +49,7 @@ pub(crate) struct ConfigFile {
     #[serde(default)]
     pub(crate) issuer: Vec<String>,
     pub(crate) issuer_key_file: Option<PathBuf>,
+    pub(crate) issuer_ca_file: Option<PathBuf>,
     pub(crate) server_id: Option<String>,
     pub(crate) group: Option<String>,
     pub(crate) region: Option<String>,
@@ -87,7 +88,8 @@ impl ConfigFile {
         let mut file: Self = config_file::read(path)?;
         let [key, history] = [&mut file.key_file, &mut file.history];
         let [token, hook, issuer] = [&mut file.admin_token_file, &mut file.hook_command, &mut file.issuer_key_file];
-        for named in [key, history, token, hook, issuer] {
+        let authorities = &mut file.issuer_ca_file;
+        for named in [key, history, token, hook, issuer, authorities] {
             *named = named.take().map(|relative| config_file::resolve_path(path, &relative));
         }
         Ok(file)
@@ -152,6 +154,7 @@ mod tests {
             end_when_empty = "3m"
             issuer = ["http://127.0.0.1:8080"]
             issuer_key_file = "registration.key"
+            issuer_ca_file = "ca.pem"
             server_id = "eu-1"
             group = "ranked"
             region = "eu-west"

@@ -27,8 +27,8 @@ strangers_per_turn, responses_per_turn, packets_per_client_and_turn, forgeries_p
 decrypts, packets_per_turn, time_per_turn.
 
 Signals: SIGTERM and SIGINT deny new clients after --shutdown-delay, wait at most --drain for the others to leave, \
-then disconnect the rest. A second signal stops at once. SIGHUP reads the files of keys and of the admin \
-token again; all clients stay connected.
+then disconnect the rest. A second signal stops at once. SIGHUP reads the files of keys, of the \
+admin token and of the issuer's authorities again; all clients stay connected.
 
 Exit status: 0 after SIGTERM or SIGINT, 1 if the system refuses something, 2 if the configuration is wrong.";
 
@@ -196,6 +196,11 @@ pub(crate) struct Flags {
     /// File with the API key for the registration, mode 0600; with --issuer
     #[arg(long, value_name = "FILE", env = "SLIPGATE_SERVER_ISSUER_KEY_FILE", hide_env_values = true)]
     pub(crate) issuer_key_file: Option<PathBuf>,
+
+    /// File with authorities of the issuer's certificate in PEM, instead of the public ones; with --issuer https://…
+    /// [default: none]
+    #[arg(long, value_name = "FILE", env = "SLIPGATE_SERVER_ISSUER_CA_FILE", hide_env_values = true)]
+    pub(crate) issuer_ca_file: Option<PathBuf>,
 
     /// Name of this server, unique among those of the issuer: up to 64 of A-Z a-z 0-9 . _ -; with --issuer
     #[arg(long, value_name = "NAME", env = "SLIPGATE_SERVER_ID", hide_env_values = true)]

@@ -29,14 +29,14 @@ impl KeyReloads {
     ) -> Result<Self, Failure> {
         let (source, path) = (settings.keys.clone(), settings.keys.file().map(PathBuf::from));
         let mut keys = RunningKeys { file: path.as_deref().map(ReloadedFile::new), source };
-        let mut secrets = secrets(settings, admin_token);
-        let watched = keys.file.iter().chain(secrets.iter().map(|secret| &secret.file));
+        let mut others = other_files(settings, admin_token);
+        let watched = keys.file.iter().chain(others.iter().map(|other| &other.file));
         let watched = signals.reload_on_change(watched.map(|file| file.path().to_owned()).collect());
         watched.map_err(|error| Failure::run_time(format!("the key files cannot be watched: {error}")))?;
         let read = move |cause| {
             let read = keys.read_again(cause);
-            secrets.iter_mut().for_each(|secret| secret.read_again(cause));
-            let mut files = keys.file.iter().chain(secrets.iter().map(|secret| &secret.file));
+            others.iter_mut().for_each(|other| other.read_again(cause));
+            let mut files = keys.file.iter().chain(others.iter().map(|other| &other.file));
             if files.any(ReloadedFile::has_failed) {
                 signals.reload_failed();
             }
@@ -87,33 +87,49 @@ impl RunningKeys {
     }
 }
 
-/// Returns the secrets beside the private keys: that of the registration, and that of admin requests.
-fn secrets(settings: &Settings, admin_token: Option<AdminToken>) -> Vec<RunningSecret> {
-    let registration = settings.fleet.registration.as_ref().map(|registration| registration.key.clone());
-    let registration = registration.zip(settings.fleet.issuer_key_file.as_deref()).map(|(key, path)| {
-        RunningSecret::new("--issuer-key-file", path, move |path| key.reload(path).map_err(|error| error.to_string()))
+/// Returns the other files: the key and the authorities of the registration, and the token of admin requests.
+fn other_files(settings: &Settings, admin_token: Option<AdminToken>) -> Vec<RunningFile> {
+    let (fleet, registration) = (&settings.fleet, settings.fleet.registration.as_ref());
+    let key = registration.map(|registration| registration.key.clone()).zip(fleet.issuer_key_file.as_deref());
+    let key = key.map(|(key, path)| {
+        RunningFile::new("--issuer-key-file", "secret", path, move |path| {
+            key.reload(path).map_err(|error| error.to_string())
+        })
+    });
+    let authorities = registration.and_then(|registration| registration.authorities.clone());
+    let authorities = authorities.zip(fleet.issuer_ca_file.as_deref()).map(|(authorities, path)| {
+        RunningFile::new("--issuer-ca-file", "authorities", path, move |path| {
+            authorities.reload(path).map_err(|error| error.to_string())
+        })
     });
     let admin_token = admin_token.zip(settings.admin_token_file.as_deref()).map(|(token, path)| {
-        RunningSecret::new("--admin-token-file", path, move |path| {
+        RunningFile::new("--admin-token-file", "secret", path, move |path| {
             token.reload(path).map_err(|error| error.to_string())
         })
     });
-    registration.into_iter().chain(admin_token).collect()
+    [key, authorities, admin_token].into_iter().flatten().collect()
 }
 
-/// Replaces a secret by that of a file, unless the file is invalid.
-type SecretReload = dyn Fn(&Path) -> Result<(), String> + Send;
+/// Replaces what a file holds in place, unless the file is invalid.
+type FileReload = dyn Fn(&Path) -> Result<(), String> + Send;
 
-/// A secret that its owner replaces in place.
-struct RunningSecret {
+/// A file whose content its owner replaces in place.
+struct RunningFile {
     setting: &'static str,
+    /// What the file holds.
+    content: &'static str,
     file: ReloadedFile,
-    reload: Box<SecretReload>,
+    reload: Box<FileReload>,
 }
 
-impl RunningSecret {
-    fn new(setting: &'static str, path: &Path, reload: impl Fn(&Path) -> Result<(), String> + Send + 'static) -> Self {
-        Self { setting, file: ReloadedFile::new(path), reload: Box::new(reload) }
+impl RunningFile {
+    fn new(
+        setting: &'static str,
+        content: &'static str,
+        path: &Path,
+        reload: impl Fn(&Path) -> Result<(), String> + Send + 'static,
+    ) -> Self {
+        Self { setting, content, file: ReloadedFile::new(path), reload: Box::new(reload) }
     }
 
     /// Reads the file again. An invalid one changes nothing.
@@ -123,9 +139,10 @@ impl RunningSecret {
             None => {}
             Some(Ok(())) => info!(path = %path.display(), "the file of {} was read again", self.setting),
             Some(Err(error)) => {
+                let Self { setting, content, .. } = self;
                 warn!(
                     error,
-                    "the file of {} is invalid; keeping the current secret, and trying again every 5 s", self.setting
+                    "the file of {setting} is invalid; keeping the current {content}, and trying again every 5 s"
                 );
             }
         }

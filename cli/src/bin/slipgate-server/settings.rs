@@ -9,7 +9,7 @@ use clap::ArgMatches;
 use slipgate_cli::keys::KeySource;
 use slipgate_cli::log::LogSettings;
 use slipgate_cli::values::Limit;
-use slipgate_cli::{Failure, first_non_empty};
+use slipgate_cli::{Failure, first_non_empty, issuer_authorities};
 use slipgate_fleet::{FleetConfig, HookTarget, RegistrationConfig, RegistrationKey};
 use slipgate_netcode::address::{Address, is_dialable};
 use slipgate_server::config::{TimeoutPolicy, TokenCutoff};
@@ -68,6 +68,8 @@ pub(crate) struct FleetSettings {
     pub(crate) registration: Option<RegistrationConfig>,
     /// The file of its API key.
     pub(crate) issuer_key_file: Option<PathBuf>,
+    /// The file of its authorities.
+    pub(crate) issuer_ca_file: Option<PathBuf>,
 }
 
 impl FleetSettings {
@@ -87,6 +89,7 @@ impl FleetSettings {
             end_when_empty: end_when_empty.filter(|time| !time.is_zero()),
             registration: registration(flags, file, protocol_id)?,
             issuer_key_file: issuer_key_file(flags, file).cloned(),
+            issuer_ca_file: issuer_ca_file(flags, file).cloned(),
         })
     }
 }
@@ -113,6 +116,10 @@ fn issuer_key_file<'a>(flags: &'a Flags, file: &'a ConfigFile) -> Option<&'a Pat
     flags.issuer_key_file.as_ref().or(file.issuer_key_file.as_ref())
 }
 
+fn issuer_ca_file<'a>(flags: &'a Flags, file: &'a ConfigFile) -> Option<&'a PathBuf> {
+    flags.issuer_ca_file.as_ref().or(file.issuer_ca_file.as_ref())
+}
+
 /// Returns how the server registers with an issuer.
 fn registration(flags: &Flags, file: &ConfigFile, protocol_id: u64) -> Result<Option<RegistrationConfig>, Failure> {
     let issuers = first_non_empty(flags.issuer.clone(), file.issuer.clone());
@@ -122,6 +129,7 @@ fn registration(flags: &Flags, file: &ConfigFile, protocol_id: u64) -> Result<Op
     if redirects_in_region && !(redirects && has_region) {
         return Err(Failure::usage("--redirect-in-region needs --redirect and --region"));
     }
+    let authorities = issuer_ca_file(flags, file).map(|path| issuer_authorities::read(path, &issuers)).transpose()?;
     if issuers.is_empty() {
         return if redirects { Err(Failure::usage("--redirect needs --issuer")) } else { Ok(None) };
     }
@@ -143,6 +151,7 @@ fn registration(flags: &Flags, file: &ConfigFile, protocol_id: u64) -> Result<Op
         |flag: &str, name: Option<String>| name.ok_or_else(|| Failure::usage(format!("--issuer needs {flag}")));
     Ok(Some(RegistrationConfig {
         issuers,
+        authorities,
         key,
         server_id: required("--server-id", name("--server-id", flags.server_id.as_ref(), file.server_id.as_ref())?)?,
         group: required("--group", name("--group", flags.group.as_ref(), file.group.as_ref())?)?,

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 use slipgate_cli::Failure;
+use slipgate_os::authorities::CertificateAuthorities;
 use slipgate_os::key_file::read_secret_file;
 use slipgate_session::connection::plain_text;
 use zeroize::Zeroizing;
@@ -37,16 +38,17 @@ impl HttpPort {
         let token = token_file.map(read_secret_file).transpose();
         let token = token.map_err(|error| Failure::usage(format!("--admin-token-file: {error}")))?;
         let token = token.map(|text| Zeroizing::new(text.trim().to_owned()));
-        Self::open(url, token)
+        Self::open(url, token, None)
             .ok_or_else(|| Failure::usage(format!("{url:?} is no address of an admin port, such as 127.0.0.1:9100")))
     }
 
-    /// Prepares requests to a token issuer with this API key. Returns `None` if the URL is wrong.
-    pub(crate) fn of_issuer(url: &str, key: &str) -> Option<Self> {
-        Self::open(url, Some(Zeroizing::new(key.to_owned())))
+    /// Prepares requests to a token issuer with this API key, whose certificate is one of these authorities, or of the
+    /// public ones. Returns `None` if the URL is wrong.
+    pub(crate) fn of_issuer(url: &str, key: &str, authorities: Option<&CertificateAuthorities>) -> Option<Self> {
+        Self::open(url, Some(Zeroizing::new(key.to_owned())), authorities)
     }
 
-    fn open(url: &str, token: Option<Zeroizing<String>>) -> Option<Self> {
+    fn open(url: &str, token: Option<Zeroizing<String>>, authorities: Option<&CertificateAuthorities>) -> Option<Self> {
         let base = if url.contains("://") { url.to_owned() } else { format!("http://{url}") };
         let base = base.trim_end_matches('/').to_owned();
         let parsed = base.parse::<ureq::http::Uri>().ok().filter(|url| url.host().is_some());
@@ -54,6 +56,7 @@ impl HttpPort {
         // An admin port is in a private network: no proxy leads to it, and none must see the token.
         let config =
             ureq::Agent::config_builder().timeout_global(Some(TIMEOUT)).http_status_as_error(false).proxy(None);
+        let config = config.tls_config(authorities.map(CertificateAuthorities::tls_config).unwrap_or_default());
         Some(Self { base, token, agent: config.max_redirects(0).build().into() })
     }
 

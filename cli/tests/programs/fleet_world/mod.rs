@@ -90,6 +90,7 @@ impl FleetWorld {
     pub(crate) fn registration(&self, index: usize) -> slipgate_fleet::RegistrationConfig {
         slipgate_fleet::RegistrationConfig {
             issuers: self.issuers.iter().map(|address| format!("http://{address}")).collect(),
+            authorities: None,
             key: slipgate_fleet::RegistrationKey::read(self.server_folder.path("registration.key")).unwrap(),
             server_id: server_id(index),
             group: GROUP.to_owned(),

@@ -4,14 +4,15 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::SystemTime;
 
 use serde::Deserialize;
-use slipgate_client::fetch::{FetchError, FetchRequest, fetch};
+use slipgate_cli::issuer_authorities::fetch_token;
+use slipgate_client::fetch::{FetchError, FetchRequest};
 use slipgate_client::{CloseKind, CloseReason, ConnectToken};
 
 use super::clocks::{clock_skew, compare_clocks};
 use super::finding::DoctorFinding;
 use super::flags::DoctorFlags;
 use super::handshake::{HandshakeResult, attempt};
-use super::issuer::{check_issuer, remedy_of_token};
+use super::issuer::{IssuerAccess, check_issuer, remedy_of_token};
 use super::keys::check_keys;
 use super::server_metrics::{Drops, drops, metrics};
 use crate::http_port::HttpPort;
@@ -27,15 +28,15 @@ const MIN_TIMEOUT: i32 = 3;
 const DROPPED_DATAGRAMS: &str = include_str!("dropped-datagrams.md");
 
 /// Returns the findings of all checks.
-pub(super) fn examine(flags: &DoctorFlags, key: &str, admin: Option<&HttpPort>) -> Vec<DoctorFinding> {
+pub(super) fn examine(flags: &DoctorFlags, access: &IssuerAccess, admin: Option<&HttpPort>) -> Vec<DoctorFinding> {
     let mut findings = Vec::new();
-    let issuer = check_issuer(&flags.issuer, key, &mut findings);
+    let issuer = check_issuer(access, &mut findings);
     let server_skew = admin.and_then(|admin| check_admin(admin, &mut findings));
     let Some(issuer) = issuer else { return findings };
     if let (Some(issuer), Some(server)) = (issuer.skew, server_skew) {
         findings.push(compare_clocks(issuer, server));
     }
-    let token = match token(flags, key, None) {
+    let token = match token(flags, access, None) {
         Ok(token) => token,
         Err(error) => {
             findings.push(DoctorFinding::problem("token", error.to_string(), remedy_of_token(&error)));
@@ -48,11 +49,11 @@ pub(super) fn examine(flags: &DoctorFlags, key: &str, admin: Option<&HttpPort>) 
     for server in servers(&token) {
         findings.extend(check_address(server));
         if flags.group.group.is_none() {
-            check_server(flags, key, CheckedServer::Address(server), admin, &mut findings);
+            check_server(flags, access, CheckedServer::Address(server), admin, &mut findings);
         }
     }
     if flags.group.group.is_some() {
-        check_server(flags, key, CheckedServer::OfGroup(&token), admin, &mut findings);
+        check_server(flags, access, CheckedServer::OfGroup(&token), admin, &mut findings);
     }
     findings
 }
@@ -122,11 +123,11 @@ fn check_admin(admin: &HttpPort, findings: &mut Vec<DoctorFinding>) -> Option<i6
 }
 
 /// Requests a token of the issuer: for this server, or for what the flags say.
-fn token(flags: &DoctorFlags, key: &str, server: Option<SocketAddr>) -> Result<ConnectToken, FetchError> {
+fn token(flags: &DoctorFlags, access: &IssuerAccess, server: Option<SocketAddr>) -> Result<ConnectToken, FetchError> {
     let servers = server.map_or_else(|| flags.server.clone(), |server| vec![server]);
     let request = flags.group.request(servers, flags.protocol_id);
     let request = FetchRequest { client_id: flags.client_id.into(), ..request };
-    fetch(&flags.issuer, key, &request)
+    fetch_token(&access.url, &access.key, &request, access.authorities.as_ref())
 }
 
 fn servers(token: &ConnectToken) -> Vec<SocketAddr> {
@@ -176,7 +177,7 @@ fn check_address(server: SocketAddr) -> Option<DoctorFinding> {
 /// Connects to one server, with large and with small payloads.
 fn check_server(
     flags: &DoctorFlags,
-    key: &str,
+    access: &IssuerAccess,
     server: CheckedServer<'_>,
     admin: Option<&HttpPort>,
     findings: &mut Vec<DoctorFinding>,
@@ -185,7 +186,7 @@ fn check_server(
     let before = drops();
     let new_token = || {
         let address = if let CheckedServer::Address(address) = server { Some(address) } else { None };
-        token(flags, key, address).map_err(|error| error.to_string())
+        token(flags, access, address).map_err(|error| error.to_string())
     };
     let first = match server {
         CheckedServer::Address(_) => new_token(),

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
+use slipgate_cli::issuer_authorities::IssuerCaFile;
 use slipgate_cli::values::ProtocolId;
 
 use crate::group::GroupFlags;
@@ -17,6 +18,9 @@ pub(crate) struct DoctorFlags {
     /// File with the issuer's API key, mode 0600 [default: the environment variable SLIPGATE_API_KEY]
     #[arg(long, value_name = "FILE")]
     pub(super) api_key_file: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(super) issuer_ca_file: IssuerCaFile,
 
     /// Client id of the doctor
     #[arg(long, value_name = "ID", default_value_t = u64::MAX)]

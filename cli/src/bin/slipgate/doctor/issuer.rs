@@ -3,11 +3,20 @@
 use std::time::SystemTime;
 
 use serde::Deserialize;
-use slipgate_client::fetch::FetchError;
+use slipgate_client::fetch::{CertificateAuthorities, FetchError};
+use slipgate_os::authorities::remedy_of_issuer_certificate;
+use zeroize::Zeroizing;
 
 use super::clocks::clock_skew;
 use super::finding::DoctorFinding;
 use crate::http_port::{HttpPort, HttpResponse};
+
+/// How the issuer is called.
+pub(super) struct IssuerAccess {
+    pub(super) url: String,
+    pub(super) key: Zeroizing<String>,
+    pub(super) authorities: Option<CertificateAuthorities>,
+}
 
 /// An issuer that responds.
 pub(super) struct CheckedIssuer {
@@ -17,10 +26,10 @@ pub(super) struct CheckedIssuer {
 }
 
 /// Requests health and readiness of the issuer. Returns `None` if it does not respond.
-pub(super) fn check_issuer(url: &str, key: &str, findings: &mut Vec<DoctorFinding>) -> Option<CheckedIssuer> {
+pub(super) fn check_issuer(access: &IssuerAccess, findings: &mut Vec<DoctorFinding>) -> Option<CheckedIssuer> {
     let mut problem = |text: String, remedy: &str| findings.push(DoctorFinding::problem("issuer", text, remedy));
-    let Some(port) = HttpPort::of_issuer(url, key) else {
-        problem(format!("{url:?} is no address of an issuer"), "Give --issuer as http://HOST:PORT.");
+    let Some(port) = HttpPort::of_issuer(&access.url, &access.key, access.authorities.as_ref()) else {
+        problem(format!("{:?} is no address of an issuer", access.url), "Give --issuer as http://HOST:PORT.");
         return None;
     };
     let before = SystemTime::now();
@@ -75,11 +84,14 @@ const REMEDY_OF_RECOVERY: &str =
 
 /// Returns what to do about an issuer that cannot be reached.
 fn remedy_of_transport(error: &str) -> &'static str {
+    if let Some(remedy) = remedy_of_issuer_certificate(error) {
+        return remedy;
+    }
     if error.to_lowercase().contains("refused") {
         return "The machine responds, and no program listens on this port: start the issuer, or correct the port of \
                 --issuer and --bind of the issuer.";
     }
-    "Correct the host of --issuer, its certificate, or the firewall: no issuer responds there."
+    "Correct the host of --issuer, or the firewall: no issuer responds there."
 }
 
 const fn remedy_of_status(status: u16) -> &'static str {

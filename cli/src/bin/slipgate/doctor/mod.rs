@@ -21,6 +21,7 @@ use slipgate_cli::output::print_line;
 use self::checks::examine;
 use self::finding::Severity;
 pub(crate) use self::flags::DoctorFlags;
+use self::issuer::IssuerAccess;
 use crate::http_port::HttpPort;
 
 pub(crate) const AFTER_HELP: &str = "\
@@ -35,10 +36,14 @@ Exit status: 0 if nothing is wrong, 5 otherwise; 2 if a flag is wrong.";
 const PROBLEMS: u8 = 5;
 
 pub(crate) fn run(flags: &DoctorFlags) -> Result<(), Failure> {
-    let key = crate::api_key::read(flags.api_key_file.as_deref())?;
+    let access = IssuerAccess {
+        url: flags.issuer.clone(),
+        key: crate::api_key::read(flags.api_key_file.as_deref())?,
+        authorities: flags.issuer_ca_file.read(&flags.issuer)?,
+    };
     let admin =
         flags.admin.as_deref().map(|url| HttpPort::of_admin(url, flags.admin_token_file.as_deref())).transpose()?;
-    let findings = examine(flags, &key, admin.as_ref());
+    let findings = examine(flags, &access, admin.as_ref());
     findings.iter().for_each(|finding| print_line(&finding.show(flags.json)));
     let problems = findings.iter().filter(|finding| finding.severity == Severity::Problem).count();
     match problems {

@@ -6,6 +6,7 @@ use std::thread::available_parallelism;
 use std::time::Duration;
 
 use clap::Args;
+use slipgate_cli::issuer_authorities::IssuerCaFile;
 use slipgate_cli::values::{ProtocolId, Span};
 use slipgate_sim::Preset;
 
@@ -60,6 +61,9 @@ pub(crate) struct LoadFlags {
     /// File with the issuer's API key, mode 0600 [default: the environment variable SLIPGATE_API_KEY]
     #[arg(long, value_name = "FILE", requires = "issuer")]
     pub(super) api_key_file: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(super) issuer_ca_file: IssuerCaFile,
 
     /// Mint tokens with the private keys of this file, without an issuer
     #[arg(long, value_name = "FILE", requires = "protocol_id", requires = "server")]

@@ -8,7 +8,8 @@ use std::thread;
 use std::time::Duration;
 
 use slipgate_cli::Failure;
-use slipgate_client::fetch::{FetchRequest, fetch};
+use slipgate_cli::issuer_authorities::{explain, fetch_token};
+use slipgate_client::fetch::{CertificateAuthorities, FetchRequest};
 use slipgate_netcode::crypto::key::Key;
 use slipgate_netcode::token::ConnectToken;
 use slipgate_netcode::token::issue::{Claims, issue};
@@ -40,6 +41,7 @@ pub(super) enum TokenSource {
     /// The request has no client id yet.
     Issuer {
         url: String,
+        authorities: Option<CertificateAuthorities>,
         bearer: Arc<Zeroizing<String>>,
         request: FetchRequest,
     },
@@ -54,9 +56,10 @@ impl TokenSource {
     pub(super) fn of(flags: &LoadFlags) -> Result<Self, Failure> {
         match (&flags.issuer, &flags.key_file) {
             (Some(url), _) => {
+                let authorities = flags.issuer_ca_file.read(url)?;
                 let bearer = Arc::new(crate::api_key::read(flags.api_key_file.as_deref())?);
                 let request = flags.group.request(flags.server.clone(), flags.protocol_id);
-                Ok(Self::Issuer { url: url.clone(), bearer, request })
+                Ok(Self::Issuer { url: url.clone(), authorities, bearer, request })
             }
             (None, Some(path)) => Self::of_key(flags, path),
             (None, None) => Err(Failure::usage("give --issuer, or --key-file")),
@@ -78,9 +81,9 @@ impl TokenSource {
     /// The text of what failed.
     pub(super) fn token(&self, client_id: u64) -> Result<ConnectToken, String> {
         match self {
-            Self::Issuer { url, bearer, request } => {
+            Self::Issuer { url, authorities, bearer, request } => {
                 let request = FetchRequest { client_id: client_id.into(), ..request.clone() };
-                fetch(url, bearer, &request).map_err(|error| error.to_string())
+                fetch_token(url, bearer, &request, authorities.as_ref()).map_err(|error| explain(&error))
             }
             Self::Key { key, protocol_id, servers } => {
                 let claims = Claims {
