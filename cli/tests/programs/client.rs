@@ -26,7 +26,7 @@ use slipgate_server::keys::Key;
 use slipgate_server::{Event, Inbox, Server, ServerConfig, Sockets};
 use slipgate_token_issuer::api_key::ApiKey;
 use slipgate_token_issuer::callers::ApiKeys;
-use slipgate_token_issuer::http::{RunningService, TokenService, spawn};
+use slipgate_token_issuer::http::{Games, RunningService, TokenService, spawn};
 use slipgate_token_issuer::{Issuer, Limits, TokenRequest};
 
 const PROTOCOL_ID: u64 = 77;
@@ -230,6 +230,32 @@ fn api_key_comes_from_the_environment_or_a_file() {
     let output = program(&flags).env("SLIPGATE_API_KEY", api_key.expose()).output().unwrap();
     ends(1, &output);
     assert!(text(&output.stderr).contains("refused (HTTP 400)"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn protocol_id_chooses_a_game_of_the_issuer() {
+    let game = TestServer::start(Behaviour::Echo);
+    let mut entropy = StdRng::from_seed([4; 32]);
+    let api_key = ApiKey::random(&mut entropy);
+    let keys = ApiKeys::new(vec![api_key.digest(&mut entropy)]).unwrap();
+    let other = Issuer::new(PROTOCOL_ID + 1, key().into(), &[game.address], Limits::default()).unwrap();
+    let games = Games::new(vec![issuer(game.address), other]).unwrap();
+    let issuer = spawn(TcpListener::bind("127.0.0.1:0").unwrap(), TokenService::new(games, keys)).unwrap();
+    let url = format!("http://{}", issuer.address());
+    for (protocol_id, status, part) in [
+        (&["--protocol-id", "0x4d"][..], 0, ""),
+        (&["--protocol-id", "78"], 3, "does not respond"),
+        (&["--protocol-id", "79"], 1, "refused (HTTP 400)"),
+        (&[], 1, "refused (HTTP 400)"),
+        (&["--protocol-id", "game"], 2, "--protocol-id"),
+    ] {
+        let flags = ["--issuer", &url, "--client-id", "1", "--for", "200ms"];
+        let mut command = program(&[&flags[..], protocol_id].concat());
+        let output = command.env("SLIPGATE_API_KEY", api_key.expose()).output().unwrap();
+        ends(status, &output);
+        assert!(text(&output.stderr).contains(part), "{protocol_id:?}: {}", text(&output.stderr));
+    }
+    ends(2, &program(&["--token", "x", "--protocol-id", "77"]).output().unwrap());
 }
 
 #[test]

@@ -8,7 +8,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 use slipgate_cli::core_dumps::CoreDumps;
 use slipgate_cli::issuer_authorities::IssuerCaFile;
-use slipgate_cli::values::Span;
+use slipgate_cli::values::{ProtocolId, Span};
 use slipgate_client::fetch::CertificateAuthorities;
 use slipgate_client::probe::MIN_PROBE_BYTES;
 use slipgate_client::sockets::Dscp;
@@ -47,6 +47,10 @@ pub(crate) struct Flags {
     /// Preferred region of the group; may be repeated, the best one first
     #[arg(long = "region", value_name = "NAME", requires = "group")]
     pub(crate) regions: Vec<String>,
+
+    /// The game's protocol id, decimal or 0x…; for an issuer with several games
+    #[arg(long, value_name = "ID", conflicts_with = "token")]
+    pub(crate) protocol_id: Option<ProtocolId>,
 
     /// File with the issuer's API key
     #[arg(long, value_name = "FILE", conflicts_with = "token")]

@@ -154,7 +154,8 @@ fn token(flags: &Flags, source: TokenSource) -> Result<ConnectToken, String> {
             let key = api_key(flags.api_key_file.as_deref())?;
             let servers = (!flags.servers.is_empty()).then(|| flags.servers.clone());
             let (group, regions) = (flags.group.clone(), flags.regions.clone());
-            let request = FetchRequest { client_id, servers, group, regions, ..FetchRequest::default() };
+            let protocol_id = flags.protocol_id.map(|id| id.0);
+            let request = FetchRequest { client_id, servers, group, regions, protocol_id, ..FetchRequest::default() };
             fetch_token(&url, &key, &request, authorities.as_ref()).map_err(|error| explain(&error))
         }
     }
