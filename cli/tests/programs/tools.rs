@@ -77,8 +77,11 @@ fn top_prints_the_server_and_its_clients() {
     let admin = admin_of(&server).to_string();
     let mut client = TestClient::join(42, server.address());
     client.echo(b"hello");
-    let (status, out, error) = slipgate(&folder, &["top", &admin, "--admin-token-file", "token", "--once"]);
+    let flags = ["--admin-token-file", "token", "--once", "--interval", "500ms"];
+    let (status, out, error) = slipgate(&folder, &[&["top", &admin], &flags[..]].concat());
     assert_eq!(status, Some(0), "{out}{error}");
+    let rates = out.lines().find(|line| line.starts_with("turn ")).unwrap();
+    assert!(!rates.contains('-') && rates.contains("B/s   out "), "{rates}");
     for part in ["ready", "of 5 slots", "round trip", "42 ", "127.0.0.1:", "1 clients by slot"] {
         assert!(out.contains(part), "{part}: {out}");
     }

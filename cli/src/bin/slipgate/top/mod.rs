@@ -6,6 +6,7 @@ mod view;
 
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -23,7 +24,10 @@ pub(crate) const AFTER_HELP: &str = "\
 Keys: q, Esc or Ctrl-C ends; Up, Down, PageUp and PageDown move in the list of clients; s changes the order: slot, \
 round trip, loss, bytes.
 
-Where standard output is not a terminal, or with --once, it prints the view once and ends.";
+A narrow terminal has the first columns of the list only.
+
+Where standard output is not a terminal, or with --once, it reads the server twice, --interval apart, prints the view \
+with the rates of that time, and ends.";
 
 #[derive(Args)]
 pub(crate) struct TopFlags {
@@ -39,15 +43,13 @@ pub(crate) struct TopFlags {
     #[arg(long, value_name = "TIME", default_value = "1s")]
     interval: Span,
 
-    /// Print the view once, without colours, and end
+    /// Print the view once, after two readings, without colours, and end
     #[arg(long)]
     once: bool,
 }
 
 /// The lines of a printed view.
 const PRINTED_LINES: u16 = 40;
-/// The columns of a printed view.
-const PRINTED_COLUMNS: u16 = 100;
 /// The shortest time between two readings.
 const MIN_INTERVAL: Duration = Duration::from_millis(100);
 /// The longest time until a signal ends the view. The terminal is restored then.
@@ -55,15 +57,19 @@ const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
 
 pub(crate) fn run(flags: &TopFlags) -> Result<(), Failure> {
     let port = HttpPort::of_admin(&flags.admin, flags.admin_token_file.as_deref())?;
-    let first = TopReading::read(&port).map_err(|error| Failure::run_time(format!("{}: {error}", port.url())))?;
-    let mut view = TopView::new(port.url(), first);
+    let interval = flags.interval.0.max(MIN_INTERVAL);
+    let read = || TopReading::read(&port).map_err(|error| Failure::run_time(format!("{}: {error}", port.url())));
+    let mut view = TopView::new(port.url(), read()?);
     if flags.once || !io::stdout().is_terminal() {
-        screen::print(&view, PRINTED_COLUMNS, PRINTED_LINES).iter().for_each(|line| print_line(line));
+        // Rates need a second reading.
+        thread::sleep(interval);
+        view.update(Ok(read()?));
+        screen::print(&view, PRINTED_LINES).iter().for_each(|line| print_line(line));
         return Ok(());
     }
     let signals = Signals::listen().map_err(|error| Failure::run_time(format!("cannot register signals: {error}")))?;
     let mut terminal = ratatui::try_init().map_err(|error| Failure::run_time(format!("no terminal: {error}")))?;
-    let result = watch(&mut terminal, &mut view, &port, flags.interval.0.max(MIN_INTERVAL), &signals);
+    let result = watch(&mut terminal, &mut view, &port, interval, &signals);
     ratatui::restore();
     result.map_err(|error| Failure::run_time(format!("the terminal failed: {error}")))
 }

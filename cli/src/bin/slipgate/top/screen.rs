@@ -11,10 +11,20 @@ use slipgate_session::connection::plain_text;
 
 use super::view::{TopClient, TopView};
 
-/// Returns the view as lines of text.
-pub(super) fn print(view: &TopView, columns: u16, lines: u16) -> Vec<String> {
+/// The minimum number of columns of a printed view.
+const MIN_PRINTED_COLUMNS: u16 = 100;
+/// The names of the columns of the list of clients.
+const COLUMNS: [&str; 10] =
+    ["client", "shard", "slot", "address", "connected", "silent", "round trip", "loss", "sent", "received"];
+
+/// Returns the view as lines of text, at most this many. They are as long as the list of clients needs.
+pub(super) fn print(view: &TopView, max_lines: u16) -> Vec<String> {
     let rows = u16::try_from(view.reading.clients.len()).unwrap_or(u16::MAX);
-    let height = rows.saturating_add(13).min(lines);
+    let columns = widths(&cells(view)).iter().map(|width| width + 1).sum();
+    lines(view, MIN_PRINTED_COLUMNS.max(columns), rows.saturating_add(13).min(max_lines))
+}
+
+fn lines(view: &TopView, columns: u16, height: u16) -> Vec<String> {
     // A backend in memory does not fail.
     let Ok(mut terminal) = Terminal::new(TestBackend::new(columns, height));
     let Ok(_) = terminal.draw(|frame| draw(view, frame));
@@ -91,17 +101,48 @@ fn number_lines(view: &TopView) -> Vec<Line<'static>> {
 }
 
 fn draw_clients(view: &TopView, frame: &mut Frame<'_>, area: Rect) {
-    let names = ["client", "shard", "slot", "address", "connected", "silent", "round trip", "loss", "sent", "received"];
-    let header = Row::new(names.map(Cell::from)).style(Style::new().add_modifier(Modifier::BOLD));
-    let rows = view.reading.clients.iter().skip(view.first_row).map(row);
-    let widths = [20, 5, 5, 21, 9, 7, 10, 7, 7, 8].map(Constraint::Length);
-    frame.render_widget(Table::new(rows, widths).header(header), area);
+    let cells = cells(view);
+    let widths = fitting(&widths(&cells), area.width);
+    let row = |texts: &[String; COLUMNS.len()]| Row::new(texts.iter().take(widths.len()).cloned().map(Cell::from));
+    let header = row(&COLUMNS.map(str::to_owned)).style(Style::new().add_modifier(Modifier::BOLD));
+    let rows = cells.iter().skip(view.first_row).map(row);
+    let constraints = widths.iter().copied().map(Constraint::Length);
+    frame.render_widget(Table::new(rows, constraints).header(header), area);
 }
 
-fn row(client: &TopClient) -> Row<'static> {
+/// Returns the texts of the list of clients.
+fn cells(view: &TopView) -> Vec<[String; COLUMNS.len()]> {
+    view.reading.clients.iter().map(client_cells).collect()
+}
+
+/// Returns the width of each column, in which the longest text of all clients has room.
+fn widths(cells: &[[String; COLUMNS.len()]]) -> [u16; COLUMNS.len()] {
+    let mut widths = COLUMNS.map(|name| name.chars().count());
+    for row in cells {
+        for (width, text) in widths.iter_mut().zip(row) {
+            *width = text.chars().count().max(*width);
+        }
+    }
+    widths.map(|width| u16::try_from(width).unwrap_or(u16::MAX))
+}
+
+/// Returns the widths of the first columns that fit into this width with a space between them, at least one.
+fn fitting(widths: &[u16], width: u16) -> Vec<u16> {
+    let mut end = 0_u16;
+    let fits = |column: &u16| {
+        end = end.saturating_add(*column);
+        let is_within = end <= width;
+        end = end.saturating_add(1);
+        is_within
+    };
+    let fitting = widths.iter().copied().take_while(fits).count().max(1);
+    widths.iter().take(fitting).copied().collect()
+}
+
+fn client_cells(client: &TopClient) -> [String; COLUMNS.len()] {
     let seconds = |time: Option<f64>| time.map_or_else(|| "-".to_owned(), |time| format!("{time:.0} s"));
     let millis = |time: Option<f64>| time.map_or_else(|| "-".to_owned(), |time| format!("{:.1} ms", time * 1000.0));
-    Row::new([
+    [
         plain_text(&client.id),
         client.shard.to_string(),
         client.slot.to_string(),
@@ -112,7 +153,7 @@ fn row(client: &TopClient) -> Row<'static> {
         client.loss.map_or_else(|| "-".to_owned(), |loss| format!("{:.2} %", loss * 100.0)),
         format!("{}B", short(client.bytes_sent as f64)),
         format!("{}B", short(client.bytes_received as f64)),
-    ])
+    ]
 }
 
 fn footer_line(view: &TopView) -> Line<'static> {
@@ -134,6 +175,10 @@ fn short(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::indexing_slicing, reason = "a failed test panics")]
+
+    use super::super::metrics::TopMetrics;
+    use super::super::view::TopReading;
     use super::*;
 
     #[test]
@@ -141,5 +186,47 @@ mod tests {
         for (value, expected) in [(0.0, "0 "), (999.0, "999 "), (1000.0, "1.0 k"), (2.5e6, "2.5 M"), (3e9, "3.0 G")] {
             assert_eq!(short(value), expected);
         }
+    }
+
+    fn view_of(addresses: &[&str]) -> TopView {
+        let client = |(slot, address): (usize, &&str)| TopClient {
+            id: u64::MAX.to_string(),
+            shard: 0,
+            slot: slot as u32,
+            address: Some((*address).to_owned()),
+            connected_seconds: Some(1.0),
+            silent_seconds: Some(0.1),
+            round_trip_seconds: Some(0.05),
+            loss: Some(0.0),
+            bytes_sent: 2_500_000,
+            bytes_received: 1000,
+        };
+        let reading = TopReading {
+            at: std::time::Instant::now(),
+            metrics: TopMetrics::default(),
+            not_ready: None,
+            clients: addresses.iter().enumerate().map(client).collect(),
+            has_more: false,
+        };
+        TopView::new("http://127.0.0.1:9100", reading)
+    }
+
+    const LONG: &str = "[2001:db8:1111:2222:3333:4444:5555:6666]:65535";
+
+    #[test]
+    fn printed_view_has_whole_addresses_and_all_columns() {
+        let printed = print(&view_of(&["203.0.113.255:65535", LONG]), 40);
+        assert!(printed[9].ends_with("sent   received"), "{printed:#?}");
+        assert!(printed[10].contains(" 203.0.113.255:65535 ") && printed[10].ends_with("2.5 MB 1.0 kB"));
+        assert!(printed[11].contains(&format!(" {LONG} 1 s ")), "{printed:#?}");
+    }
+
+    #[test]
+    fn narrow_screen_has_whole_columns() {
+        let view = view_of(&[LONG]);
+        let (wide, narrow) = (lines(&view, 90, 14), lines(&view, 60, 14));
+        assert!(wide[9].ends_with("connected") && wide[10].contains(LONG), "{wide:#?}");
+        assert!(narrow[9].ends_with("slot") && narrow[10].ends_with(" 0"), "{narrow:#?}");
+        assert_eq!((fitting(&[6, 5], 12), fitting(&[6, 5], 11), fitting(&[6], 1)), (vec![6, 5], vec![6], vec![6]));
     }
 }
