@@ -43,6 +43,8 @@ pub(crate) struct AgonesDriver {
     http: HttpCaller,
     population: Arc<Population>,
     back_off: BackOff,
+    /// Whether the sidecar has taken all calls of this run; `None` without a call.
+    taken: Option<bool>,
     next_health: Instant,
     next_players: Instant,
     is_ready_reported: bool,
@@ -61,6 +63,7 @@ impl AgonesDriver {
             http: HttpCaller::new(true),
             population,
             back_off: BackOff::default(),
+            taken: None,
             next_health: now,
             next_players: now,
             is_ready_reported: false,
@@ -80,11 +83,11 @@ impl AgonesDriver {
     fn report(&mut self, path: &str) -> bool {
         let result = self.call(CallMethod::Post, path, &json!({}));
         let is_taken = result.as_ref().is_ok_and(CallResponse::is_success);
-        if is_taken && self.back_off.on_success() {
-            info!("the sidecar of Agones takes calls");
-        } else if !is_taken && self.back_off.is_first() {
+        let has_failed = self.taken == Some(false);
+        if !is_taken && !has_failed && self.back_off.is_first() {
             warn_refused("agones", path, &result);
         }
+        self.taken = Some(is_taken && !has_failed);
         is_taken
     }
 
@@ -109,12 +112,11 @@ impl AgonesDriver {
     }
 
     /// Reports health, unless the game's turns have stopped: then Agones replaces the server.
-    fn report_health(&mut self, now: Instant) -> bool {
-        if now < self.next_health || !self.population.is_healthy() {
-            return true;
+    fn report_health(&mut self, now: Instant) {
+        if now >= self.next_health && self.population.is_healthy() {
+            self.next_health = now + HEALTH_INTERVAL;
+            self.report("/health");
         }
-        self.next_health = now + HEALTH_INTERVAL;
-        self.report("/health")
     }
 
     /// Reports the number and the ids of the players, where they have changed and the fleet has a counter or a list.
@@ -157,14 +159,17 @@ fn supported(before: PlayersSupport, result: &Result<CallResponse, String>, what
 impl Driver for AgonesDriver {
     fn run(&mut self, state: LifeState) -> Option<Duration> {
         let now = Instant::now();
+        self.taken = None;
         let is_taken = self.report_state(state);
         if state == LifeState::Ended && is_taken {
             return None;
         }
-        let is_healthy = self.report_health(now);
-        if !(is_taken && is_healthy) {
+        self.report_health(now);
+        match self.taken {
             // Health must not wait for long.
-            return Some(self.back_off.on_failure().min(HEALTH_INTERVAL));
+            Some(false) => return Some(self.back_off.on_failure().min(HEALTH_INTERVAL)),
+            Some(true) if self.back_off.on_success() => info!("the sidecar of Agones takes calls"),
+            _ => {}
         }
         if state >= LifeState::Ready {
             self.report_players(now);
