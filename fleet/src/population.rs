@@ -1,6 +1,6 @@
 //! The clients of a server at one moment, which the game's threads write and the drivers read.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -11,6 +11,10 @@ use slipgate_server::{ClientHandle, Clock};
 /// The longest time without a turn of a healthy server. The slowest tick is 100 ms.
 const MAX_TURN_GAP: Duration = Duration::from_secs(3);
 
+/// The admitted clients that wait to be reported at most, for each slot and for a server with few slots.
+const ADMITTED_PER_SLOT: usize = 4;
+const MIN_ADMITTED: usize = 128;
+
 /// The clients of one shard, or of all shards together.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ServerClients {
@@ -19,6 +23,8 @@ pub(crate) struct ServerClients {
     pub(crate) is_history_unavailable: bool,
     /// The connected clients; empty where the server's thread does not know them.
     pub(crate) clients: Vec<(ClientHandle, ClientId)>,
+    /// The clients that got a slot and that no driver has taken, oldest first; also those that have left since.
+    pub(crate) admitted: VecDeque<(ClientHandle, ClientId)>,
 }
 
 impl ServerClients {
@@ -35,12 +41,17 @@ pub(crate) struct ShardPopulation {
     /// The time of the last turn, in milliseconds of the population's clock; 0 before the first.
     last_turn: AtomicU64,
     clock: Clock,
+    max_admitted: usize,
 }
 
 impl ShardPopulation {
     /// Records that a turn has ended.
     pub(crate) fn on_turn(&self) {
         self.last_turn.store(millis(self.clock).max(1), Ordering::Relaxed);
+    }
+
+    pub(crate) const fn max_admitted(&self) -> usize {
+        self.max_admitted
     }
 }
 
@@ -60,9 +71,16 @@ impl Population {
         self.slots
     }
 
+    /// Returns the number of admitted clients that wait to be reported at most. The oldest are given up: the time of
+    /// their reservations is over if the registration has failed for so long.
+    pub(crate) fn max_admitted(&self) -> usize {
+        (ADMITTED_PER_SLOT * self.slots as usize).max(MIN_ADMITTED)
+    }
+
     pub(crate) fn add_shard(&self) -> Arc<ShardPopulation> {
         let (clients, last_turn) = (Mutex::default(), AtomicU64::new(0));
-        let shard = Arc::new(ShardPopulation { clients, last_turn, clock: self.clock });
+        let max_admitted = self.max_admitted();
+        let shard = Arc::new(ShardPopulation { clients, last_turn, clock: self.clock, max_admitted });
         lock(&self.shards).push(Arc::clone(&shard));
         shard
     }
@@ -77,6 +95,12 @@ impl Population {
             all.clients.extend_from_slice(&shard.clients);
         }
         all
+    }
+
+    /// Takes the clients of all shards that got a slot since the last call.
+    pub(crate) fn take_admitted(&self) -> VecDeque<(ClientHandle, ClientId)> {
+        let shards = lock(&self.shards);
+        shards.iter().flat_map(|shard| std::mem::take(&mut lock(&shard.clients).admitted)).collect()
     }
 
     /// Records that no client is connected any more.
@@ -99,6 +123,11 @@ impl Population {
 
 fn millis(clock: Clock) -> u64 {
     u64::try_from(clock.monotonic().since_start().as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Removes the oldest entries of a queue that has more than `max`.
+pub(crate) fn keep_newest<T>(queue: &mut VecDeque<T>, max: usize) {
+    queue.drain(..queue.len().saturating_sub(max));
 }
 
 /// Locks a mutex. Poisoning is harmless: the critical sections only copy.

@@ -1,7 +1,7 @@
 //! Registration with the token issuer: heartbeats with the free slots, so that backends can request tokens for a group
 //! of servers (`specs/http-api.md`, PUT /v1/servers/{id}).
 
-use std::collections::BTreeSet;
+use std::collections::VecDeque;
 use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::driver::Driver;
 use crate::http::{CALL_TIMEOUT, CallMethod, CallResponse, warn_refused};
 use crate::issuer_link::{IssuerLink, share};
 use crate::life_cycle::LifeState;
-use crate::population::Population;
+use crate::population::{Population, keep_newest};
 use crate::redirect_queue::RedirectQueue;
 use crate::registration_key::RegistrationKey;
 
@@ -127,15 +127,15 @@ pub(crate) struct RegistrationDriver {
     back_off: BackOff,
     /// The time that a heartbeat to all issuers may take.
     budget: Duration,
-    /// The connected clients that an accepted heartbeat has reported.
-    reported: BTreeSet<ClientHandle>,
+    /// The clients that got a slot and that no accepted heartbeat has reported, oldest first.
+    unreported: VecDeque<(ClientHandle, ClientId)>,
 }
 
 impl RegistrationDriver {
     pub(crate) fn new(config: RegistrationConfig, population: Arc<Population>, redirects: Arc<RedirectQueue>) -> Self {
         let path = format!("/v1/servers/{}", config.server_id);
         let issuer = IssuerLink::new(&config.issuers, config.authorities.as_ref(), config.key.clone());
-        let (back_off, budget, reported) = (BackOff::default(), budget(HEARTBEAT, DEAD_AFTER), BTreeSet::new());
+        let (back_off, budget, unreported) = (BackOff::default(), budget(HEARTBEAT, DEAD_AFTER), VecDeque::new());
         let started = (!config.accepts_earlier_tokens).then(Instant::now);
         let (instance, sequence, late) = (new_instance(), 0, 0);
         Self {
@@ -150,17 +150,18 @@ impl RegistrationDriver {
             redirects,
             back_off,
             budget,
-            reported,
+            unreported,
         }
     }
 
     /// Sends a heartbeat. Returns the time until the next one.
     fn beat(&mut self, state: LifeState) -> Duration {
-        let (now, slots) = (self.population.read(), self.population.slots());
-        let connected: BTreeSet<_> = now.clients.iter().map(|(client, _)| *client).collect();
-        self.reported.retain(|client| connected.contains(client));
-        let is_new = |(client, _): &&(ClientHandle, ClientId)| !self.reported.contains(client);
-        let new: Vec<_> = now.clients.iter().filter(is_new).take(MAX_ADMITTED).copied().collect();
+        // Taken before the count: the slot of a client that comes in between is reserved a little longer, and no player
+        // gets it twice.
+        self.unreported.extend(self.population.take_admitted());
+        keep_newest(&mut self.unreported, self.population.max_admitted());
+        let new: Vec<_> = self.unreported.iter().take(MAX_ADMITTED).map(|(_, id)| id.to_string()).collect();
+        let (now, slots, reported) = (self.population.read(), self.population.slots(), new.len());
         self.sequence += 1;
         let heartbeat = RegistrationBeat {
             protocol_id: self.config.protocol_id.to_string(),
@@ -172,7 +173,7 @@ impl RegistrationDriver {
             free_slots: if now.is_history_unavailable { 0 } else { slots.saturating_sub(now.connected) },
             draining: state >= LifeState::Draining,
             build: self.config.build.as_deref(),
-            admitted_client_ids: new.iter().map(|(_, id)| id.to_string()).collect(),
+            admitted_client_ids: new,
             running_millis: self.started.map(|at| u64::try_from(at.elapsed().as_millis()).unwrap_or(u64::MAX)),
             instance: &self.instance,
             sequence: self.sequence,
@@ -181,7 +182,7 @@ impl RegistrationDriver {
         match result {
             Ok(CallResponse { status: 200, body }) => {
                 self.late = 0;
-                self.reported.extend(new.iter().map(|(client, _)| *client));
+                self.unreported.drain(..reported);
                 if state >= LifeState::Draining {
                     self.redirects.set_drain_known();
                 }
@@ -222,7 +223,9 @@ impl RegistrationDriver {
     fn begin_run(&mut self) {
         (self.instance, self.sequence, self.late) = (new_instance(), 0, 0);
         // The registry may not know the clients of the snapshot.
-        self.reported.clear();
+        let connected = self.population.read().clients;
+        self.unreported.retain(|client| !connected.contains(client));
+        self.unreported.extend(connected);
         // The monotonic clock stood still in the snapshot. A start computed by it would look like a restart, and end
         // the reservations of tokens that this server accepts.
         self.started = None;

@@ -143,6 +143,7 @@ mod junk_counts;
 mod kernel_filter;
 mod loopback_error;
 mod memory_return;
+mod new_clients;
 mod read_budget;
 mod receive_lag;
 mod report;
@@ -194,6 +195,7 @@ pub mod sockets {
 
 /// The counters of a server, with the reasons for dropped datagrams.
 pub mod counters {
+    pub use crate::new_clients::TakeNewClients;
     pub use crate::totals::ServerTotals;
     pub use slipgate_netcode::discard::{Discard, Discards};
     pub use slipgate_netcode::server::NetcodeStats;

@@ -44,6 +44,7 @@ use crate::frequent_clients::FrequentClients;
 use crate::kernel_filter::KernelFilter;
 use crate::loopback_error::LoopbackError;
 use crate::memory_return::MemoryReturn;
+use crate::new_clients::NewClients;
 use crate::read_budget::ReadBudget;
 use crate::receive_lag::ReceiveLag;
 use crate::report::Reporter;
@@ -99,6 +100,7 @@ pub struct Server {
     /// This turn has not continued with such messages yet.
     is_parked_due: bool,
     reporter: Reporter,
+    new_clients: NewClients,
     memory_return: MemoryReturn,
     /// Whether the uplink has a limit, on this shard or on another one of the same server.
     has_uplink_limit: Arc<AtomicBool>,
@@ -345,6 +347,9 @@ impl Server {
             && let Some(from) = self.core.netcode.client(*client).and_then(|info| info.address)
         {
             self.flood_guard.on_violation(from, self.now.monotonic);
+        }
+        if let SessionEvent::Connected { client, client_id } = &event {
+            self.new_clients.add(*client, *client_id);
         }
         self.reporter.on_event(&event, &mut self.core, self.now);
         Some(event)

@@ -94,6 +94,32 @@ fn registered_server_gets_players_of_its_group() {
 }
 
 #[test]
+fn player_that_leaves_at_once_keeps_no_slot_reserved() {
+    let (issuer, _keys, [lobby, registration]) = issuer_with_registry();
+    let folder = TestFolder::new();
+    folder.write("registration.key", &registration, 0o600);
+    let url = issuer.url("");
+    let flags = ["--issuer", &url, "--issuer-key-file", "registration.key", "--server-id", "eu-1", "--group", "ranked"];
+    let _server = folder.start(&[&flags[..], &["--slots", "2", "--first-start"]].concat());
+    let list = || send(&issuer, &lobby, "GET", "/v1/servers", &Value::Null);
+    let slots = |response: &(u16, Value), name: &str| response.1["servers"][0][name].clone();
+    until("registered", list, |response| slots(response, "free_slots") == 2);
+    // More visitors than slots. Without their heartbeats, their reservations would last for 53 s.
+    let start = Instant::now();
+    for client_id in 1..=4 {
+        let request = json!({"client_id": client_id, "group": "ranked", "lifetime_seconds": 45});
+        let (status, minted) = send(&issuer, &lobby, "POST", "/v1/tokens", &request);
+        assert_eq!(status, 201, "{minted}");
+        let token = STANDARD.decode(minted["token"].as_str().unwrap()).unwrap();
+        TestClient::join_with(ConnectToken::from_bytes(&token).unwrap()).leave();
+        until("free again", list, |response| {
+            slots(response, "free_slots") == 2 && slots(response, "reserved_slots") == 0
+        });
+    }
+    assert!(start.elapsed() < Duration::from_secs(45), "{:?}", start.elapsed());
+}
+
+#[test]
 fn key_of_the_registration_is_replaced_without_a_restart() {
     let (issuer, _keys, [lobby, registration]) = issuer_with_registry();
     let folder = TestFolder::new();

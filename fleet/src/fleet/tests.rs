@@ -363,7 +363,7 @@ fn server_registers_beats_drains_and_is_removed() {
     let shard = fleet.population.add_shard();
     let mut clients = lock(&shard.clients);
     clients.connected = 2;
-    clients.clients = vec![(handle(), 42.into())];
+    clients.admitted = [(handle(), 42.into())].into();
     drop(clients);
     issuer.until("an admitted client", |requests| {
         requests.iter().any(|one| one.body["admitted_client_ids"] == json!(["42"]))
@@ -404,7 +404,7 @@ fn refused_heartbeats_are_repeated_with_their_clients() {
     });
     let fleet = registered(&[&issuer]);
     let shard = fleet.population.add_shard();
-    lock(&shard.clients).clients = vec![(handle(), 42.into())];
+    lock(&shard.clients).admitted = [(handle(), 42.into())].into();
     fleet.life_cycle().advance(LifeState::Ready);
     issuer.until("four heartbeats", |requests| requests.len() > 3);
     let reported: Vec<_> = issuer.requests().iter().map(|one| one.body["admitted_client_ids"].clone()).collect();
@@ -466,7 +466,7 @@ fn restored_server_registers_as_a_new_run() {
     let shard = fleet.population.add_shard();
     let mut clients = lock(&shard.clients);
     clients.connected = 1;
-    clients.clients = vec![(handle(), 42.into())];
+    (clients.clients, clients.admitted) = (vec![(handle(), 42.into())], [(handle(), 42.into())].into());
     drop(clients);
     fleet.life_cycle().advance(LifeState::Ready);
     issuer.until("heartbeats of the new run", |requests| requests.len() > 6);

@@ -8,6 +8,7 @@ use slipgate_udp::Sockets;
 
 use super::{ClientRef, Server};
 use crate::ServerTotals;
+use crate::new_clients::TakeNewClients;
 
 impl Server {
     /// Returns everything that concerns one client while it has a slot, `None` afterwards.
@@ -116,5 +117,11 @@ impl Server {
     /// Logs the counters since the start, for the end of a program, and before them the sums of what has no line yet.
     pub fn log_totals(&mut self) {
         self.reporter.log_totals(&self.core.netcode, &self.sockets, self.read_budget.turns_cut_short());
+    }
+}
+
+impl TakeNewClients for Server {
+    fn take_new_clients(&mut self) -> impl Iterator<Item = (ClientHandle, ClientId)> {
+        self.new_clients.take()
     }
 }

@@ -25,6 +25,7 @@ use crate::history_file::HistoryFile;
 use crate::journal::FileJournal;
 use crate::kernel_filter::KernelFilter;
 use crate::memory_return::MemoryReturn;
+use crate::new_clients::NewClients;
 use crate::read_budget::ReadBudget;
 use crate::receive_lag::ReceiveLag;
 use crate::report::Reporter;
@@ -133,6 +134,7 @@ impl Server {
             max_wait: Duration::MAX,
             is_parked_due: false,
             reporter,
+            new_clients: NewClients::default(),
             memory_return,
             has_uplink_limit: Arc::default(),
             #[cfg(feature = "typed")]

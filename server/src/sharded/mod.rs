@@ -33,6 +33,7 @@ use std::thread;
 use std::time::Duration;
 
 use slipgate_netcode::crypto::key::KeyRing;
+use slipgate_netcode::ids::ClientId;
 use slipgate_netcode::wire::{USER_DATA_BYTES, UserData};
 use slipgate_os::clock::Clock;
 use slipgate_session::channel::{ChannelId, Remaining};
@@ -45,6 +46,7 @@ use self::link::{ClientEntry, ShardLink};
 pub use self::link::{ShardClient, ShardCounts};
 use self::path_table::path_table;
 use self::spsc::queue;
+use crate::new_clients::{NewClients, TakeNewClients};
 pub use crate::shard_threads::{AppPanic, ShardApp, ShardThreads, ShardsReport};
 use crate::{ClientHandle, Event, Server, ServerTotals};
 pub use slipgate_netcode::server::{MAX_SHARDS, ShardId};
@@ -95,6 +97,7 @@ pub struct ShardedServer {
     current_shard: usize,
     events_in_a_row: u32,
     connected: u32,
+    new_clients: NewClients,
     /// The buffer in which values are encoded; allocated with the first one.
     #[cfg(feature = "typed")]
     pub(crate) typed_buf: Vec<u8>,
@@ -127,6 +130,7 @@ impl ShardedServer {
             current_shard: 0,
             events_in_a_row: 0,
             connected: 0,
+            new_clients: NewClients::default(),
             #[cfg(feature = "typed")]
             typed_buf: Vec::new(),
         })
@@ -175,6 +179,7 @@ impl ShardedServer {
                 if let Some(entry) = link.clients.get_mut(slot) {
                     *entry = Some(ClientEntry { info, is_closing: false });
                     self.connected += 1;
+                    self.new_clients.add(*client, *client_id);
                 }
             }
             (Event::Disconnected { client, .. }, _) => {
@@ -324,6 +329,12 @@ impl ShardedServer {
             }
             thread::sleep(Duration::from_millis(1));
         }
+    }
+}
+
+impl TakeNewClients for ShardedServer {
+    fn take_new_clients(&mut self) -> impl Iterator<Item = (ClientHandle, ClientId)> {
+        self.new_clients.take()
     }
 }
 
