@@ -110,6 +110,12 @@ impl Admin {
         let _ = self.state.redirects.set(Box::new(read));
     }
 
+    /// Sets the source of whether an issuer takes the server's heartbeats. Each scrape of the metrics calls it, on the
+    /// admin service's thread. Only the first source counts. Without one, the metric has no value.
+    pub fn show_registration(&self, is_registered: impl Fn() -> bool + Send + Sync + 'static) {
+        let _ = self.state.is_registered.set(Box::new(is_registered));
+    }
+
     /// Shows the fingerprints of these private keys in the metrics, in place of those before.
     pub fn show_keys(&self, keys: &KeyRing) {
         *lock(&self.state.keys) = keys.iter().map(Key::fingerprint).collect();

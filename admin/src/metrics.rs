@@ -33,6 +33,8 @@ struct Scrape {
     refusals: u64,
     not_ready: Option<NotReady>,
     redirects: RedirectTotals,
+    /// `None` for a server that does not register.
+    is_registered: Option<bool>,
     keys: Vec<KeyFingerprint>,
 }
 
@@ -41,6 +43,8 @@ enum Value {
     Counter(u64),
     CounterBy(&'static str, Vec<(&'static str, u64)>),
     Gauge(f64),
+    /// No value where there is none.
+    OptionalGauge(Option<f64>),
     GaugeBy(&'static str, Vec<(&'static str, f64)>),
     /// 1 for each value of a label.
     Info(&'static str, Vec<String>),
@@ -104,6 +108,9 @@ const SERVER: &[Metric] = &[
     }),
     metric("turns_cut_short", "Turns that ended before all waiting datagrams were read.", |scrape| {
         Value::Counter(scrape.snapshot.totals.turns_cut_short)
+    }),
+    metric("registered", "1 while the issuer takes the heartbeats, 0 otherwise.", |scrape| {
+        Value::OptionalGauge(scrape.is_registered.map(|is_registered| u8::from(is_registered).into()))
     }),
     metric("redirects", "Clients of a drain with redirects, by outcome.", |scrape| {
         let RedirectTotals { sent, refused, without_channels, left, .. } = scrape.redirects;
@@ -198,7 +205,7 @@ impl Value {
     const fn metric_type(&self) -> MetricType {
         match self {
             Self::Counter(_) | Self::CounterBy(..) => MetricType::Counter,
-            Self::Gauge(_) | Self::GaugeBy(..) | Self::Info(..) => MetricType::Gauge,
+            Self::Gauge(_) | Self::OptionalGauge(_) | Self::GaugeBy(..) | Self::Info(..) => MetricType::Gauge,
             Self::Histogram(_) => MetricType::Histogram,
         }
     }
@@ -210,6 +217,7 @@ impl Value {
                 ConstCounter::new(*count).encode(encoder.encode_family(&[(*label, *name)])?)
             }),
             Self::Gauge(value) => ConstGauge::new(*value).encode(encoder),
+            Self::OptionalGauge(value) => value.map_or(Ok(()), |value| ConstGauge::new(value).encode(encoder)),
             Self::GaugeBy(label, values) => values.iter().try_for_each(|(name, value)| {
                 ConstGauge::new(*value).encode(encoder.encode_family(&[(*label, *name)])?)
             }),
@@ -244,6 +252,7 @@ pub(crate) fn text(state: &AdminState) -> Result<String, fmt::Error> {
         refusals: state.refusals.total(),
         not_ready: state.not_ready(state.uptime()),
         redirects: state.redirects.get().map(|read| read()).unwrap_or_default(),
+        is_registered: state.is_registered.get().map(|read| read()),
         keys: lock(&state.keys).clone(),
     };
     let mut registry = Registry::with_prefix(PREFIX);
@@ -303,6 +312,14 @@ mod tests {
         }
         assert!(text.contains("slipgate_dropped_datagrams_total{reason=\"replayed\"} 0\n"), "{text}");
         assert!(text.contains("slipgate_received_bytes_total 0\n"), "{text}");
+    }
+
+    #[test]
+    fn registration_has_a_value_if_there_is_one() {
+        let state = AdminState::new(None);
+        assert!(!text(&state).unwrap().contains("\nslipgate_registered "));
+        assert!(state.is_registered.set(Box::new(|| true)).is_ok());
+        assert!(text(&state).unwrap().contains("\nslipgate_registered 1.0\n"));
     }
 
     #[test]

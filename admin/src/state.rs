@@ -141,6 +141,8 @@ pub(crate) struct AdminState {
     /// What requests must show; `None` if each is allowed.
     pub(crate) token: Option<AdminToken>,
     pub(crate) redirects: OnceLock<Box<dyn Fn() -> RedirectTotals + Send + Sync>>,
+    /// Whether an issuer takes the heartbeats; not set for a server that does not register.
+    pub(crate) is_registered: OnceLock<Box<dyn Fn() -> bool + Send + Sync>>,
     /// The fingerprints of the private keys.
     pub(crate) keys: Mutex<Vec<KeyFingerprint>>,
 }
@@ -157,6 +159,7 @@ impl AdminState {
             is_draining: Arc::default(),
             is_drain_announced: AtomicBool::new(false),
             redirects: OnceLock::new(),
+            is_registered: OnceLock::new(),
             keys: Mutex::default(),
         }
     }

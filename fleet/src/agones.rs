@@ -85,7 +85,7 @@ impl AgonesDriver {
         let is_taken = result.as_ref().is_ok_and(CallResponse::is_success);
         let has_failed = self.taken == Some(false);
         if !is_taken && !has_failed && self.back_off.is_first() {
-            warn_refused("agones", path, &result);
+            warn_refused("agones", None, path, &result);
         }
         self.taken = Some(is_taken && !has_failed);
         is_taken

@@ -17,6 +17,7 @@ use crate::redirect::RedirectDriver;
 use crate::redirect_counts::RedirectCounter;
 use crate::redirect_queue::RedirectQueue;
 use crate::registration::{RegistrationConfig, RegistrationDriver};
+use crate::registration_log::RegistrationState;
 use crate::reporter::FleetReporter;
 
 /// The time for a driver to finish after [`END_TIME`]: to kill a command, and to leave a call.
@@ -64,6 +65,7 @@ pub struct Fleet {
     life: LifeCycle,
     pub(crate) population: Arc<Population>,
     pub(crate) redirects: Arc<RedirectQueue>,
+    registration: RegistrationState,
 }
 
 impl Fleet {
@@ -87,7 +89,7 @@ impl Fleet {
         if let Some(limit) = config.end_when_empty {
             spawn("empty", &life, EmptyDriver::new(limit, life.clone(), Arc::clone(&population)))?;
         }
-        Ok(Self { life, population, redirects: Arc::default() })
+        Ok(Self { life, population, redirects: Arc::default(), registration: RegistrationState::default() })
     }
 
     /// Registers the server with a token issuer, from the state ready on. It is removed at its end. With redirects, a
@@ -102,7 +104,14 @@ impl Fleet {
             // The end of the life does not wait for tokens that no client will get.
             spawn_unawaited("redirects", &self.life, driver)?;
         }
-        spawn("registration", &self.life, RegistrationDriver::new(config, Arc::clone(&self.population), redirects()))
+        let (population, registered) = (Arc::clone(&self.population), self.registration.clone());
+        spawn("registration", &self.life, RegistrationDriver::new(config, population, redirects(), registered))
+    }
+
+    /// Returns whether the registration is in effect, for metrics.
+    #[must_use]
+    pub fn registration(&self) -> RegistrationState {
+        self.registration.clone()
     }
 
     /// Returns the counter of redirects, for metrics.

@@ -83,7 +83,7 @@ impl HookDriver {
                 return;
             }
             if attempt == ATTEMPTS || self.life.time_left(ATTEMPT_PAUSE).is_zero() {
-                warn_refused("hook", body.state, &result);
+                warn_refused("hook", None, body.state, &result);
                 return;
             }
             thread::sleep(self.life.time_left(ATTEMPT_PAUSE));

@@ -153,14 +153,14 @@ pub(crate) fn is_loopback(url: &str) -> bool {
     address.map_or_else(|_| host.eq_ignore_ascii_case("localhost"), |address| address.to_canonical().is_loopback())
 }
 
-/// Logs that a service does not take a call.
-pub(crate) fn warn_refused(service: &str, call: &str, result: &Result<CallResponse, String>) {
+/// Logs that a service does not take a call. `url` names the service if there may be several.
+pub(crate) fn warn_refused(service: &str, url: Option<&str>, call: &str, result: &Result<CallResponse, String>) {
     match result {
         Ok(CallResponse { status, body }) => {
             // The issuer says what it refuses; other services may not.
             let reason = body.pointer("/error/message").and_then(Value::as_str);
-            warn!(service, call, status, reason, "a call was refused");
+            warn!(service, url, call, status, reason, "a call was refused");
         }
-        Err(error) => warn!(service, call, error, "a call failed"),
+        Err(error) => warn!(service, url, call, error, "a call failed"),
     }
 }

@@ -16,6 +16,28 @@ use crate::registration_key::RegistrationKey;
 /// The shortest time that an issuer gets: a new connection with TLS to another continent takes less.
 const MIN_CALL_TIMEOUT: Duration = Duration::from_millis(500);
 
+/// The reply to a request, of the issuer that was called last.
+pub(crate) struct IssuerReply {
+    /// The URL of the issuer.
+    pub(crate) url: String,
+    /// The response, or the text of what failed: no issuer can be reached.
+    pub(crate) result: Result<CallResponse, String>,
+}
+
+impl IssuerReply {
+    /// Returns a field of the error in the response.
+    pub(crate) fn error(&self, field: &str) -> Option<&str> {
+        self.result.as_ref().ok()?.body.get("error")?.get(field).and_then(Value::as_str)
+    }
+
+    /// Returns whether another issuer may take what this one did not: it cannot be reached, has no access to the
+    /// registry, or is overloaded. A full group or registry is the same for all of them.
+    fn has_failed(&self) -> bool {
+        let Ok(response) = &self.result else { return true };
+        response.status >= 500 && !matches!(self.error("code"), Some("no_free_slots" | "registry_full"))
+    }
+}
+
 /// The issuers, of which the last one that responded is called first.
 pub(crate) struct IssuerLink {
     issuers: Vec<LinkedIssuer>,
@@ -31,30 +53,29 @@ impl IssuerLink {
 
     /// Sends a request to the issuers in turn until one of them takes it or refuses it. Each gets this time for its
     /// response: a request to all of them takes at most `timeout` for each issuer.
-    ///
-    /// # Errors
-    /// The text of what failed last: no issuer can be reached.
     pub(crate) fn call(
         &self,
         timeout: Duration,
         method: CallMethod,
         path: &str,
         body: Option<&impl Serialize>,
-    ) -> Result<CallResponse, String> {
-        let (key, mut result) = (self.key.expose(), Err("there is no issuer".to_owned()));
+    ) -> IssuerReply {
+        let key = self.key.expose();
+        let mut reply = IssuerReply { url: String::new(), result: Err("there is no issuer".to_owned()) };
         for _ in 0..self.issuers.len() {
             let current = self.current.load(Ordering::Relaxed);
             let Some(issuer) = self.issuers.get(current) else { break };
             let url = format!("{}{path}", issuer.url);
-            result = issuer.http().call_within(timeout, method, &url, Some(key.as_str()), body).map_err(with_remedy);
-            if result.as_ref().is_ok_and(|response| !has_failed(response)) {
+            let result = issuer.http().call_within(timeout, method, &url, Some(key.as_str()), body);
+            reply = IssuerReply { url: issuer.url.clone(), result: result.map_err(with_remedy) };
+            if !reply.has_failed() {
                 break;
             }
             // Another thread may have moved on meanwhile.
             let next = (current + 1) % self.issuers.len();
             let _ = self.current.compare_exchange(current, next, Ordering::Relaxed, Ordering::Relaxed);
         }
-        result
+        reply
     }
 
     pub(crate) fn count(&self) -> u32 {
@@ -106,11 +127,4 @@ fn with_remedy(error: String) -> String {
 /// Returns the timeout of each call with which a request to this number of issuers takes at most `budget`.
 pub(crate) fn share(budget: Duration, issuers: u32) -> Duration {
     (budget / issuers.max(1)).clamp(MIN_CALL_TIMEOUT, CALL_TIMEOUT)
-}
-
-/// Returns whether another issuer may take what this one did not: it has no access to the registry, or is overloaded. A
-/// full group or registry is the same for all of them.
-fn has_failed(response: &CallResponse) -> bool {
-    let code = response.body.pointer("/error/code").and_then(Value::as_str);
-    response.status >= 500 && !matches!(code, Some("no_free_slots" | "registry_full"))
 }

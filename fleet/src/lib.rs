@@ -28,6 +28,7 @@ mod redirect_counts;
 mod redirect_queue;
 mod registration;
 mod registration_key;
+mod registration_log;
 mod reporter;
 #[cfg(target_os = "linux")]
 mod systemd;
@@ -41,4 +42,5 @@ pub use self::life_cycle::{LifeCycle, LifeState};
 pub use self::redirect_counts::{RedirectCounter, RedirectCounts};
 pub use self::registration::RegistrationConfig;
 pub use self::registration_key::{RegistrationKey, RegistrationKeyError};
+pub use self::registration_log::RegistrationState;
 pub use self::reporter::FleetReporter;

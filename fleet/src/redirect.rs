@@ -16,7 +16,7 @@ use zeroize::Zeroizing;
 
 use crate::driver::Driver;
 use crate::http::{CALL_TIMEOUT, CallMethod, CallResponse, warn_refused};
-use crate::issuer_link::IssuerLink;
+use crate::issuer_link::{IssuerLink, IssuerReply};
 use crate::life_cycle::{LifeCycle, LifeState};
 use crate::population::lock;
 use crate::redirect_queue::{RedirectQueue, RedirectRequest};
@@ -82,8 +82,8 @@ impl RedirectDriver {
             }
         });
         let refused = refused.into_inner().unwrap_or_else(PoisonError::into_inner);
-        if let Some(response) = refused.filter(|_| !std::mem::replace(&mut self.has_warned, true)) {
-            warn_refused("issuer", "token for a redirect", &response);
+        if let Some(reply) = refused.filter(|_| !std::mem::replace(&mut self.has_warned, true)) {
+            warn_refused("issuer", Some(&reply.url), "token for a redirect", &reply.result);
         }
         let later = std::mem::take(&mut *lock(&later));
         let has_later = !later.is_empty();
@@ -99,30 +99,30 @@ impl RedirectDriver {
         &self,
         requests: &Mutex<VecDeque<RedirectRequest>>,
         later: &Mutex<VecDeque<RedirectRequest>>,
-        refused: &Mutex<Option<Result<CallResponse, String>>>,
+        refused: &Mutex<Option<IssuerReply>>,
     ) {
         while self.life.state() == LifeState::Draining {
             let Some(request) = lock(requests).pop_front() else { return };
             let client = request.client;
-            let response = self.request(&request);
-            match self.outcome(request, &response) {
+            let reply = self.request(&request);
+            match self.outcome(request, &reply.result) {
                 RequestOutcome::Token(token) => self.queue.push_token(client, *token),
                 RequestOutcome::Later(request) => {
                     // The others would most likely get the same response. This one is last, in case they do not.
                     let mut later = lock(later);
                     later.append(&mut lock(requests));
                     later.push_back(request);
-                    *lock(refused) = Some(response);
+                    *lock(refused) = Some(reply);
                 }
                 RequestOutcome::Refused => {
                     self.queue.counter.on_refused();
-                    *lock(refused) = Some(response);
+                    *lock(refused) = Some(reply);
                 }
             }
         }
     }
 
-    fn request(&self, request: &RedirectRequest) -> Result<CallResponse, String> {
+    fn request(&self, request: &RedirectRequest) -> IssuerReply {
         let body = RedirectTokenBody {
             client_id: request.client_id.to_string(),
             protocol_id: self.config.protocol_id.to_string(),

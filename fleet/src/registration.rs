@@ -12,16 +12,17 @@ use serde_json::Value;
 use slipgate_netcode::ids::ClientId;
 use slipgate_os::authorities::CertificateAuthorities;
 use slipgate_server::ClientHandle;
-use tracing::{info, warn};
+use tracing::warn;
 
 use crate::back_off::BackOff;
 use crate::driver::Driver;
-use crate::http::{CALL_TIMEOUT, CallMethod, CallResponse, warn_refused};
-use crate::issuer_link::{IssuerLink, share};
+use crate::http::{CALL_TIMEOUT, CallMethod, CallResponse};
+use crate::issuer_link::{IssuerLink, IssuerReply, share};
 use crate::life_cycle::LifeState;
 use crate::population::{Population, keep_newest};
 use crate::redirect_queue::RedirectQueue;
 use crate::registration_key::RegistrationKey;
+use crate::registration_log::{RegistrationLog, RegistrationState};
 
 /// The heartbeat without a response that says otherwise, and the bounds of what a response may say.
 const HEARTBEAT: Duration = Duration::from_secs(1);
@@ -36,8 +37,6 @@ const IDLE: Duration = Duration::from_secs(60);
 const MAX_ADMITTED: usize = 128;
 /// The maximum number of addresses of a server.
 const MAX_ADDRESSES: usize = 4;
-/// The code of the error of a server that was replaced.
-const REPLACED: &str = "server_replaced";
 /// The code of the error of a heartbeat before one that was recorded.
 const LATE: &str = "late_heartbeat";
 /// How many heartbeats in a row are late if the server was restored from a snapshot of its machine: its numbers are
@@ -125,6 +124,7 @@ pub(crate) struct RegistrationDriver {
     population: Arc<Population>,
     redirects: Arc<RedirectQueue>,
     back_off: BackOff,
+    log: RegistrationLog,
     /// The time that a heartbeat to all issuers may take.
     budget: Duration,
     /// The clients that got a slot and that no accepted heartbeat has reported, oldest first.
@@ -132,9 +132,15 @@ pub(crate) struct RegistrationDriver {
 }
 
 impl RegistrationDriver {
-    pub(crate) fn new(config: RegistrationConfig, population: Arc<Population>, redirects: Arc<RedirectQueue>) -> Self {
+    pub(crate) fn new(
+        config: RegistrationConfig,
+        population: Arc<Population>,
+        redirects: Arc<RedirectQueue>,
+        registered: RegistrationState,
+    ) -> Self {
         let path = format!("/v1/servers/{}", config.server_id);
         let issuer = IssuerLink::new(&config.issuers, config.authorities.as_ref(), config.key.clone());
+        let log = RegistrationLog::new(&config.server_id, &config.group, registered);
         let (back_off, budget, unreported) = (BackOff::default(), budget(HEARTBEAT, DEAD_AFTER), VecDeque::new());
         let started = (!config.accepts_earlier_tokens).then(Instant::now);
         let (instance, sequence, late) = (new_instance(), 0, 0);
@@ -149,6 +155,7 @@ impl RegistrationDriver {
             population,
             redirects,
             back_off,
+            log,
             budget,
             unreported,
         }
@@ -178,37 +185,29 @@ impl RegistrationDriver {
             instance: &self.instance,
             sequence: self.sequence,
         };
-        let result = self.issuer.call(self.timeout(), CallMethod::Put, &self.path, Some(&heartbeat));
-        match result {
+        let reply = self.issuer.call(self.timeout(), CallMethod::Put, &self.path, Some(&heartbeat));
+        match &reply.result {
             Ok(CallResponse { status: 200, body }) => {
                 self.late = 0;
                 self.unreported.drain(..reported);
                 if state >= LifeState::Draining {
                     self.redirects.set_drain_known();
                 }
-                if self.back_off.on_success() {
-                    info!(server = self.config.server_id, "the issuer takes heartbeats again");
-                }
-                let heartbeat = next_heartbeat(&body);
-                self.budget = budget(heartbeat, dead_after(&body));
+                self.back_off.on_success();
+                self.log.on_taken(&reply.url);
+                let heartbeat = next_heartbeat(body);
+                self.budget = budget(heartbeat, dead_after(body));
                 heartbeat
             }
-            refused => self.on_refused(&refused),
+            _ => self.on_refused(&reply),
         }
     }
 
     /// Handles a heartbeat that was not taken. Returns the time until the next one.
-    fn on_refused(&mut self, refused: &Result<CallResponse, String>) -> Duration {
-        let conflict = refused.as_ref().ok().filter(|response| response.status == 409);
-        let text = |pointer| conflict.and_then(|response| response.body.pointer(pointer)).and_then(Value::as_str);
-        let (code, server) = (text("/error/code"), &self.config.server_id);
-        if self.back_off.is_first() && code == Some(REPLACED) {
-            let reason = text("/error/message");
-            warn!(server, reason, "two servers have one id, and tokens lead to the other one");
-        } else if self.back_off.is_first() {
-            warn_refused("issuer", "heartbeat", refused);
-        }
-        self.late = if code == Some(LATE) { self.late + 1 } else { 0 };
+    fn on_refused(&mut self, reply: &IssuerReply) -> Duration {
+        self.log.on_failed(reply, Instant::now());
+        let (is_late, server) = (reply.error("code") == Some(LATE), &self.config.server_id);
+        self.late = if is_late { self.late + 1 } else { 0 };
         if self.late >= MAX_LATE {
             warn!(
                 server,
@@ -241,9 +240,10 @@ impl RegistrationDriver {
     /// Removes the server from the registry. Without it, the issuer notices the end by the missing heartbeats.
     fn remove(&self) {
         let path = format!("{}?instance={}&sequence={}", self.path, self.instance, self.sequence + 1);
-        let result = self.issuer.call(self.timeout(), CallMethod::Delete, &path, None::<&()>);
-        if !result.as_ref().is_ok_and(CallResponse::is_success) {
-            warn!(server = self.config.server_id, "the server could not be removed from the issuer");
+        let reply = self.issuer.call(self.timeout(), CallMethod::Delete, &path, None::<&()>);
+        if !reply.result.as_ref().is_ok_and(CallResponse::is_success) {
+            let (server, url) = (&self.config.server_id, &reply.url);
+            warn!(server, url, "the server could not be removed from the issuer");
         }
     }
 }

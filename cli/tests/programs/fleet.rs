@@ -17,6 +17,7 @@ use slipgate_token_issuer::api_key::ApiKey;
 use ureq::http::Request;
 
 use crate::issuer;
+use crate::server::admin::{admin_of, exchange};
 use crate::server::client::{TestClient, TestToken};
 use crate::server::program::{MAX_WAIT, Program, TestFolder, assert_no_secret};
 
@@ -126,10 +127,15 @@ fn key_of_the_registration_is_replaced_without_a_restart() {
     folder.write("registration.key", "server.sgk_wrong", 0o600);
     let url = issuer.url("");
     let flags = ["--issuer", &url, "--issuer-key-file", "registration.key", "--server-id", "eu-1", "--group", "ranked"];
-    let server = folder.start(&flags);
+    let server = folder.start(&[&flags[..], &["--admin", "127.0.0.1:0"]].concat());
     let list = || send(&issuer, &lobby, "GET", "/v1/servers", &Value::Null);
+    let metrics = || exchange(admin_of(&server), "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").1;
     let refusal = server.wait_for("a call was refused");
-    assert!(refusal.contains("status=401") && refusal.contains("reason="), "{refusal}");
+    let names = ["server=\"eu-1\"", "group=\"ranked\"", &format!("url=\"{url}\"")];
+    for part in ["status=401", "reason="].iter().chain(&names) {
+        assert!(refusal.contains(part), "{part}: {refusal}");
+    }
+    assert!(metrics().contains("\nslipgate_registered 0.0\n"));
     for (content, mode, part) in [("two words", 0o600, "one API key"), (registration.as_str(), 0o644, "mode 0644")] {
         folder.replace("registration.key", content, mode);
         assert!(server.wait_for(part).contains("keeping the current secret"));
@@ -137,6 +143,9 @@ fn key_of_the_registration_is_replaced_without_a_restart() {
     }
     folder.replace("registration.key", &registration, 0o600);
     server.wait_for("the file of --issuer-key-file was read again");
+    let registered = server.wait_for("the server is registered");
+    assert!(names.iter().all(|name| registered.contains(name)), "{registered}");
+    assert!(metrics().contains("\nslipgate_registered 1.0\n"));
     until("registered", list, |response| response.1["servers"][0]["state"] == "ready");
     // A bad file takes nothing away from the server.
     folder.replace("registration.key", "", 0o600);

@@ -70,7 +70,7 @@ fn run() -> Result<(), Failure> {
     let admin = settings.admin.map(|bind| start::start_admin(bind, admin_token)).transpose()?;
     let fleet = start::start_fleet(&settings)?;
     if let Some(admin) = &admin {
-        start::count_redirects(admin, &fleet);
+        start::show_fleet(admin, &fleet, &settings);
     }
     let (mut servers, clock) = start::start(&settings, admin.as_ref(), &signals)?;
     start::report_ready(&fleet, &servers, &settings)?;

@@ -87,8 +87,12 @@ pub(crate) fn start_fleet(settings: &Settings) -> Result<Fleet, Failure> {
     Fleet::start(config).map_err(|error| Failure::run_time(format!("the life cycle cannot be started: {error}")))
 }
 
-/// Lets the metrics show the redirects.
-pub(crate) fn count_redirects(admin: &Admin, fleet: &Fleet) {
+/// Lets the metrics show the registration, if there is one, and the redirects.
+pub(crate) fn show_fleet(admin: &Admin, fleet: &Fleet, settings: &Settings) {
+    if settings.fleet.registration.is_some() {
+        let registration = fleet.registration();
+        admin.show_registration(move || registration.is_registered());
+    }
     let counter = fleet.redirects();
     admin.count_redirects(move || {
         let RedirectCounts { sent, refused, without_channels, left, waiting } = counter.counts();
