@@ -7,10 +7,15 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::Duration;
 
 use crate::file_watch::FileWatch;
 use crate::reload::ReloadCause;
 use crate::stop_signal::{StopAction, exit_at_once, on_stop_signal};
+
+/// The time between two looks for a signal during the waits of an end.
+const END_POLL: Duration = Duration::from_millis(20);
 
 /// Records the signals that arrive after its creation.
 pub struct Signals {
@@ -19,7 +24,7 @@ pub struct Signals {
     /// Whether a watched file was written or replaced, or is to be read again after a failed read.
     file_due: Arc<AtomicBool>,
     watch: OnceLock<FileWatch>,
-    /// Whether the next signal to stop ends the process in its handler.
+    /// Whether the next signal to stop ends the process in its handler: the system has no thread for that.
     ends_at_once: Arc<AtomicBool>,
 }
 
@@ -84,12 +89,19 @@ impl Signals {
     }
 
     /// Ends the process at the next signal to stop, with exit status 0 and without further log lines. For the waits
-    /// of an end, in which the program does not poll.
-    pub fn end_at_once_on_stop(&self) {
-        self.ends_at_once.store(true, Ordering::Relaxed);
-        // A signal that arrived since the program polled last.
-        if self.take_stop() {
+    /// of an end, in which the program does not poll. `before` runs then, for what must not outlive the process.
+    pub fn end_at_once_on_stop(&self, before: impl FnOnce() + Send + 'static) {
+        let stop = Arc::clone(&self.stop);
+        let end = move || {
+            // The first look is for a signal that arrived since the program polled last.
+            while !stop.swap(false, Ordering::Relaxed) {
+                thread::sleep(END_POLL);
+            }
+            before();
             exit_at_once(0);
+        };
+        if thread::Builder::new().name("end".into()).spawn(end).is_err() {
+            self.ends_at_once.store(true, Ordering::Relaxed);
         }
     }
 

@@ -11,6 +11,7 @@ use crate::agones_watch::AgonesWatch;
 use crate::driver::{spawn, spawn_unawaited};
 use crate::empty::EmptyDriver;
 use crate::hook::{HookDriver, HookTarget};
+use crate::hook_command::HookCommands;
 use crate::life_cycle::{END_TIME, LifeCycle, LifeState};
 use crate::population::Population;
 use crate::redirect::RedirectDriver;
@@ -66,6 +67,7 @@ pub struct Fleet {
     pub(crate) population: Arc<Population>,
     pub(crate) redirects: Arc<RedirectQueue>,
     registration: RegistrationState,
+    commands: HookCommands,
 }
 
 impl Fleet {
@@ -79,8 +81,9 @@ impl Fleet {
             spawn("agones", &life, AgonesDriver::new(port, Arc::clone(&population)))?;
             spawn_unawaited("agones-watch", &life, AgonesWatch::new(port, life.clone()))?;
         }
+        let commands = HookCommands::default();
         for target in config.hooks {
-            spawn("hook", &life, HookDriver::new(target, life.clone(), Arc::clone(&population)))?;
+            spawn("hook", &life, HookDriver::new(target, life.clone(), Arc::clone(&population), commands.clone()))?;
         }
         #[cfg(target_os = "linux")]
         if config.systemd && std::env::var_os("NOTIFY_SOCKET").is_some() {
@@ -89,7 +92,7 @@ impl Fleet {
         if let Some(limit) = config.end_when_empty {
             spawn("empty", &life, EmptyDriver::new(limit, life.clone(), Arc::clone(&population)))?;
         }
-        Ok(Self { life, population, redirects: Arc::default(), registration: RegistrationState::default() })
+        Ok(Self { life, population, redirects: Arc::default(), registration: RegistrationState::default(), commands })
     }
 
     /// Registers the server with a token issuer, from the state ready on. It is removed at its end. With redirects, a
@@ -118,6 +121,12 @@ impl Fleet {
     #[must_use]
     pub fn redirects(&self) -> RedirectCounter {
         self.redirects.counter.clone()
+    }
+
+    /// Returns the commands of hooks, for a program that ends without waiting for them.
+    #[must_use]
+    pub fn hook_commands(&self) -> HookCommands {
+        self.commands.clone()
     }
 
     /// Returns the states of the server.

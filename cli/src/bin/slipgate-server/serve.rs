@@ -102,7 +102,8 @@ impl Service {
         self.server.log_totals();
         // The drop waits up to a second for the last write of the history file: "stopped" is the last line. Another
         // signal ends the wait, and the process.
-        signals.end_at_once_on_stop();
+        let commands = self.supervision.fleet.hook_commands();
+        signals.end_at_once_on_stop(move || commands.kill());
         drop(self.server);
         self.supervision.fleet.end();
         info!("stopped");

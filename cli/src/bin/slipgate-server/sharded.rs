@@ -184,7 +184,8 @@ pub(crate) fn serve(
         shards.turn(clock);
     }
     // The shards wait for the last write of the history file. Another signal ends the wait, and the process.
-    signals.end_at_once_on_stop();
+    let commands = supervision.fleet.hook_commands();
+    signals.end_at_once_on_stop(move || commands.kill());
     let ended = shards.stop();
     supervision.fleet.end();
     log_totals(ended, overflow)

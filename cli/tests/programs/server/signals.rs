@@ -1,9 +1,14 @@
 //! Stopping with and without a drain time, and reloading keys.
 
+use std::fs;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
 use slipgate_client::CloseKind;
 
 use super::client::{TestClient, TestToken, until};
-use super::program::{OTHER_KEY, PRIVATE_KEY, Program, TestFolder};
+use super::program::{MAX_WAIT, OTHER_KEY, PRIVATE_KEY, Program, TestFolder};
 
 #[test]
 fn server_without_clients_stops_at_once() {
@@ -80,6 +85,35 @@ fn second_signal_stops_at_once() {
 }
 
 #[test]
+fn hook_command_does_not_outlive_an_end_at_once() {
+    for shards in ["1", "2"] {
+        let folder = TestFolder::new();
+        let (script, pids) = (folder.path("hook.sh"), folder.path("pids"));
+        let text =
+            format!("#!/bin/sh\nsleep 1000 &\nprintf '%s\\n' $$ $! >> {0}.new\nmv {0}.new {0}\nwait\n", pids.display());
+        folder.write("hook.sh", text, 0o700);
+        let server = folder.start(&["--hook-command", script.to_str().unwrap(), "--shards", shards]);
+        let start = Instant::now();
+        while !pids.exists() {
+            assert!(start.elapsed() < MAX_WAIT, "the command does not run");
+            thread::sleep(Duration::from_millis(10));
+        }
+        // The end waits for the command, up to 10 s. The next signal ends the server at once.
+        server.signal("-TERM");
+        server.wait_for("totals");
+        server.signal("-TERM");
+        assert_eq!(server.end().0, Some(0));
+        let pids = fs::read_to_string(&pids).unwrap();
+        assert_eq!(pids.lines().count(), 2, "{pids:?}: the script and its child");
+        for pid in pids.lines() {
+            let state = Command::new("ps").args(["-o", "stat=", "-p", pid]).output().unwrap().stdout;
+            assert!(state.is_empty() || state.starts_with(b"Z"), "{pid} goes on");
+        }
+        assert!(start.elapsed() < Duration::from_secs(9), "the server has waited for the command");
+    }
+}
+
+#[test]
 fn sighup_reloads_the_keys_and_keeps_all_clients() {
     let folder = TestFolder::new();
     let server = folder.start(&[]);
@@ -133,7 +167,7 @@ fn invalid_or_missing_key_file_keeps_the_current_keys() {
 fn key_file_that_became_readable_is_read_without_a_signal() {
     for shards in ["1", "2"] {
         let folder = TestFolder::new();
-        std::fs::create_dir(folder.path("mounted")).unwrap();
+        fs::create_dir(folder.path("mounted")).unwrap();
         folder.write("mounted/keys", PRIVATE_KEY, 0o600);
         let mut command = folder.bare(&["--protocol-id", "0x1234", "--bind", "127.0.0.1:0", "--shards", shards]);
         command.arg("--key-file").arg(folder.path("mounted/keys"));
@@ -141,10 +175,10 @@ fn key_file_that_became_readable_is_read_without_a_signal() {
         folder.write("mounted/keys", OTHER_KEY, 0o644);
         server.wait_for("mode 0644");
         // A volume that is missing for a while. The file itself does not change afterwards.
-        std::fs::rename(folder.path("mounted"), folder.path("unmounted")).unwrap();
+        fs::rename(folder.path("mounted"), folder.path("unmounted")).unwrap();
         folder.write("unmounted/keys", OTHER_KEY, 0o600);
         server.wait_for("No such file");
-        std::fs::rename(folder.path("unmounted"), folder.path("mounted")).unwrap();
+        fs::rename(folder.path("unmounted"), folder.path("mounted")).unwrap();
         server.wait_for("was read again");
         let token = TestToken { key: OTHER_KEY, ..TestToken::new(1, server.address()) };
         TestClient::join_with(token.mint()).echo(b"the new key opens");
@@ -158,7 +192,7 @@ fn systemd_learns_when_the_server_is_ready_and_when_it_drains() {
     for shards in ["1", "2"] {
         let folder = TestFolder::new();
         let socket = std::os::unix::net::UnixDatagram::bind(folder.path("notify")).unwrap();
-        socket.set_read_timeout(Some(super::program::MAX_WAIT)).unwrap();
+        socket.set_read_timeout(Some(MAX_WAIT)).unwrap();
         let receive = || {
             let mut buf = [0; 256];
             let length = socket.recv(&mut buf).unwrap();
@@ -182,10 +216,10 @@ fn systemd_learns_when_the_server_is_ready_and_when_it_drains() {
 fn watchdog_of_systemd_is_fed_until_the_end() {
     let folder = TestFolder::new();
     let socket = std::os::unix::net::UnixDatagram::bind(folder.path("notify")).unwrap();
-    socket.set_read_timeout(Some(super::program::MAX_WAIT)).unwrap();
+    socket.set_read_timeout(Some(MAX_WAIT)).unwrap();
     let mut command = folder.complete(&[]);
     command.env("NOTIFY_SOCKET", folder.path("notify")).env("WATCHDOG_USEC", "400000");
-    let start = std::time::Instant::now();
+    let start = Instant::now();
     let server = Program::start(command);
     let receive = || {
         let mut buf = [0; 256];
@@ -197,7 +231,7 @@ fn watchdog_of_systemd_is_fed_until_the_end() {
         assert_eq!(receive(), "WATCHDOG=1\n");
     }
     // Each half of the time: systemd waits for 0.4 s.
-    assert!(start.elapsed() > std::time::Duration::from_millis(1500), "{:?}", start.elapsed());
+    assert!(start.elapsed() > Duration::from_millis(1500), "{:?}", start.elapsed());
     server.signal("-TERM");
     let mut last = receive();
     while last == "WATCHDOG=1\n" {
