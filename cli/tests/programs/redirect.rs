@@ -78,6 +78,8 @@ fn drain_moves_players(flags: &[&str]) -> Duration {
     let (code, log) = first.end();
     assert_eq!(code, Some(0), "{log}");
     assert!(log.contains("clients are redirected to other servers"), "{log}");
+    let totals = format!("totals of redirects sent={PLAYERS} refused=0 without_channels=0 left=0 waiting=0");
+    assert!(log.contains(&totals), "{log}");
     world.assert_no_key(&log);
     drop(second);
     gap

@@ -100,6 +100,7 @@ impl Service {
         // Taking the last `Disconnected` events writes their log lines.
         while self.inbox.next(&mut self.server).is_some() {}
         self.server.log_totals();
+        self.supervision.log_redirects();
         // The drop waits up to a second for the last write of the history file: "stopped" is the last line. Another
         // signal ends the wait, and the process.
         let commands = self.supervision.fleet.hook_commands();

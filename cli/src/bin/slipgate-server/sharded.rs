@@ -187,6 +187,7 @@ pub(crate) fn serve(
     let commands = supervision.fleet.hook_commands();
     signals.end_at_once_on_stop(move || commands.kill());
     let ended = shards.stop();
+    supervision.log_redirects();
     supervision.fleet.end();
     log_totals(ended, overflow)
 }

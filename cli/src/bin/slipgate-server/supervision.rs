@@ -1,9 +1,10 @@
 //! What operators and orchestrators see of the server, and whether they end it.
 
 use slipgate_admin::{Admin, AdminPublisher};
-use slipgate_fleet::{Fleet, LifeState};
+use slipgate_fleet::{Fleet, LifeState, RedirectCounts};
 use slipgate_server::keys::KeyRing;
 use slipgate_server::{Clock, ServerConfig};
+use tracing::info;
 
 /// The admin service and the life cycle.
 pub(crate) struct Supervision {
@@ -39,5 +40,14 @@ impl Supervision {
     /// Reports that no new clients are admitted any more.
     pub(crate) fn set_draining(&self) {
         self.admin.iter().for_each(Admin::set_draining);
+    }
+
+    /// Logs the redirects of a drain, if there were any: a scrape of the metrics may come too late for them.
+    pub(crate) fn log_redirects(&self) {
+        let counts = self.fleet.redirects().counts();
+        if counts != RedirectCounts::default() {
+            let RedirectCounts { sent, refused, without_channels, left, waiting } = counts;
+            info!(sent, refused, without_channels, left, waiting, "totals of redirects");
+        }
     }
 }
