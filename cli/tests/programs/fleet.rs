@@ -169,8 +169,10 @@ fn unreachable_issuer_does_not_stop_the_game() {
     server.wait_for("a call failed");
     player.leave();
     server.stop();
+    folder.write("no-program", "#!/bin/sh\n", 0o644);
     for (wrong, part) in [
         (&flags[..], "--server-id"),
+        (&["--hook-command", "no-program"], "cannot be executed"),
         (&["--redirect-in-region", "--region", "eu"], "--redirect"),
         (&["--redirect-in-region", "--redirect"], "--region"),
         (&["--issuer", "ftp://x", "--issuer-key-file", "registration.key"], "http://"),
@@ -183,6 +185,15 @@ fn unreachable_issuer_does_not_stop_the_game() {
         let (code, message) = folder.refused(folder.complete(wrong));
         assert_eq!((code, message.contains(part)), (2, true), "{wrong:?}: {message}");
     }
+}
+
+#[test]
+fn hook_command_is_the_file_in_the_working_directory() {
+    let folder = TestFolder::new();
+    folder.write("hook.sh", "#!/bin/sh\n", 0o700);
+    let server = folder.start(&["--hook-command", "hook.sh"]);
+    assert!(server.wait_for("the hook's command has run").contains("state=\"ready\""));
+    server.stop();
 }
 
 /// A fake of the sidecar of Agones: it records the lines of requests, and knows an address of the server.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::ArgMatches;
@@ -94,14 +94,27 @@ impl FleetSettings {
     }
 }
 
+/// Returns the absolute path of a hook's program: a name alone would be searched in the folders of `PATH`.
+fn hook_program(path: &Path) -> Result<PathBuf, String> {
+    let program = std::path::absolute(path).map_err(|error| error.to_string())?;
+    if !program.is_file() {
+        return Err(format!("there is no file {}", program.display()));
+    }
+    #[cfg(unix)]
+    if let Err(error) = rustix::fs::access(&program, rustix::fs::Access::EXEC_OK) {
+        return Err(format!("the file cannot be executed: {}", std::io::Error::from(error)));
+    }
+    Ok(program)
+}
+
 /// Returns what is informed of each state.
 fn hooks(flags: &Flags, file: &ConfigFile) -> Result<Vec<HookTarget>, Failure> {
     let mut hooks = Vec::new();
     if let Some(path) = flags.hook_command.as_ref().or(file.hook_command.as_ref()) {
-        if !path.is_file() {
-            return Err(Failure::usage(format!("--hook-command {}: there is no such program", path.display())));
-        }
-        hooks.push(HookTarget::Command(path.clone()));
+        let program = hook_program(path);
+        let program =
+            program.map_err(|reason| Failure::usage(format!("--hook-command {}: {reason}", path.display())))?;
+        hooks.push(HookTarget::Command(program));
     }
     if let Some(url) = flags.hook_url.as_ref().or(file.hook_url.as_ref()) {
         if !url.starts_with("http://") && !url.starts_with("https://") {
