@@ -163,7 +163,8 @@ fn unreachable_issuer_does_not_stop_the_game() {
     folder.write("registration.key", "sgk_0123", 0o600);
     let flags = ["--issuer", "http://127.0.0.1:1", "--issuer-key-file", "registration.key"];
     let names = ["--server-id", "eu-1", "--group", "ranked", "--hook-url", "http://127.0.0.1:1/"];
-    let server = folder.start(&[&flags[..], &names[..]].concat());
+    let server = folder.start(&[&flags[..], &names[..], &["--redirect"]].concat());
+    assert!(server.wait_for("--redirect has no effect").contains("app=\"echo\""), "its clients have no channels");
     let mut player = TestClient::join(1, server.address());
     player.echo(b"while the issuer is lost");
     server.wait_for("a call failed");

@@ -27,9 +27,14 @@ impl AppKind {
         }
     }
 
+    /// Returns whether the clients have channels, on which they can be redirected.
+    pub(crate) const fn has_channels(self) -> bool {
+        matches!(self, Self::EchoMessages)
+    }
+
     /// Sets what the payloads of the application's clients carry.
     pub(crate) fn set_traffic(self, server: Server) -> Result<Server, Failure> {
-        if self != Self::EchoMessages {
+        if !self.has_channels() {
             return Ok(server);
         }
         let mut layout = Layout::builder();

@@ -172,7 +172,7 @@ fn refused(error: StartError) -> Failure {
     }
 }
 
-/// Logs the settings in effect, and warns if they make the server unfit for the public.
+/// Logs the settings in effect.
 fn log_start(servers: &[Server], settings: &Settings, remembered: usize) {
     let Some(server) = servers.first() else { return };
     let config = server.config();
@@ -207,10 +207,23 @@ fn log_start(servers: &[Server], settings: &Settings, remembered: usize) {
         send_buffer = buffers.map(|buffers| buffers.send),
         "serving"
     );
-    if servers.len() == 1 && settings.steering == Steering::Cpu {
+    log_notes(servers.len(), settings);
+}
+
+/// Logs which settings have no effect, and which make the server unfit for the public.
+fn log_notes(shards: usize, settings: &Settings) {
+    let redirects = settings.fleet.registration.as_ref().is_some_and(|registration| registration.redirects);
+    if redirects && !settings.app.has_channels() {
+        warn!(
+            app = settings.app.name(),
+            "--redirect has no effect: clients of this --app have no channels, so no message can redirect them, and \
+             at a drain they stay until they leave"
+        );
+    }
+    if shards == 1 && settings.steering == Steering::Cpu {
         info!("--steering cpu has no effect without --shards of at least 2");
     }
-    if config.timeouts == TimeoutPolicy::Development {
+    if settings.config.timeouts == TimeoutPolicy::Development {
         warn!(
             "DEVELOPMENT: clients with a negative timeout in their tokens never time out and keep their slots. Do not \
              use this on a public server"
