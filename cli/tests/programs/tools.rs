@@ -245,7 +245,7 @@ fn doctor_and_load_use_groups_of_registered_servers() {
         "serves and is ready",
         "admitted the client",
         "payloads of 1200 bytes return",
-        &format!("the issuer seals with {fingerprint}, which the server has"),
+        &format!("the issuer seals with {fingerprint}, which the server at http://{admin} has"),
     ] {
         assert!(out.contains(part), "{part}: {out}");
     }
@@ -264,6 +264,40 @@ fn doctor_and_load_use_groups_of_registered_servers() {
     let client = client.args(["--for", "300ms"]).current_dir(folder.path(".")).output().unwrap();
     assert!(client.status.success(), "{client:?}");
     server.stop();
+}
+
+#[test]
+fn doctor_of_a_group_checks_one_server() {
+    let folder = TestFolder::new();
+    let (issuer, keys, server) = registered(&folder);
+    let (url, other_folder) = (issuer.url(""), TestFolder::new());
+    other_folder.write("api.key", keys.api_key.expose(), 0o600);
+    let registration = ["--issuer", &url, "--issuer-key-file", "api.key", "--server-id", "b", "--group", "ranked"];
+    let more = ["--region", "us", "--app", "echo-messages", "--admin", "127.0.0.1:0", "--first-start"];
+    let other = other_folder.start(&[&registration[..], &more].concat());
+    let start = std::time::Instant::now();
+    let body = r#"{"client_id": 1, "group": "ranked", "regions": ["us"]}"#;
+    while issuer::program::request(&issuer, &keys, body).body["server_ids"][0] != "b" {
+        assert!(start.elapsed() < MAX_WAIT, "the second server does not register");
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    let doctor = |region: &str, admin: &str| {
+        let flags = ["doctor", "--issuer", &url, "--api-key-file", "api.key", "--group", "ranked", "--region", region];
+        slipgate(&folder, &[&flags[..], &["--admin", admin]].concat())
+    };
+    let admins = [admin_of(&server), admin_of(&other)].map(|admin| admin.to_string());
+    // Echoes of payloads fail on the second server. The first one returns them.
+    let (address, sizes) = (other.address(), "returns no payloads, so the sizes are not checked");
+    for (region, admin, is_of_another) in
+        [("us", &admins[0], true), ("us", &admins[1], false), ("eu", &admins[1], true)]
+    {
+        let (status, out, error) = doctor(region, admin);
+        assert_eq!((status, out.contains("problem")), (Some(0), false), "{out}{error}");
+        assert_eq!(out.contains("belongs to another server than"), is_of_another, "{region} {admin}: {out}");
+        assert_eq!(out.contains(&format!("{address} {sizes}")), region == "us", "{out}");
+    }
+    server.stop();
+    other.stop();
 }
 
 #[test]

@@ -11,10 +11,10 @@ use slipgate_client::{CloseKind, CloseReason, ConnectToken};
 use super::clocks::{clock_skew, compare_clocks};
 use super::finding::DoctorFinding;
 use super::flags::DoctorFlags;
-use super::handshake::{HandshakeResult, attempt};
+use super::handshake::{HandshakeResult, SizeEchoes, attempt};
 use super::issuer::{IssuerAccess, check_issuer, remedy_of_token};
 use super::keys::check_keys;
-use super::server_metrics::{Drops, drops, metrics};
+use super::server_metrics::{Drops, drops, has_client, metrics};
 use crate::http_port::HttpPort;
 
 /// The largest payload, and a small one for comparison.
@@ -46,34 +46,54 @@ pub(super) fn examine(flags: &DoctorFlags, access: &IssuerAccess, admin: Option<
     findings.extend(check_times(&token));
     let protocol_id = token.facts().protocol_id;
     findings.extend(admin.and_then(|admin| check_keys(&issuer.port, admin, protocol_id)));
-    for server in servers(&token) {
-        findings.extend(check_address(server));
-        if flags.group.group.is_none() {
-            check_server(flags, access, CheckedServer::Address(server), admin, &mut findings);
-        }
-    }
-    if flags.group.group.is_some() {
-        check_server(flags, access, CheckedServer::OfGroup(&token), admin, &mut findings);
-    }
+    let checked = check_servers(flags, access, &token, admin, &mut findings);
+    findings.extend(admin.and_then(|admin| check_owner(admin, &checked)));
     findings
 }
 
-/// The server of one check.
-#[derive(Clone, Copy)]
-enum CheckedServer<'a> {
-    /// An address of the issuer's allow-list.
-    Address(SocketAddr),
-    /// The server that the issuer has chosen for this token. Another token may lead to another server.
-    OfGroup(&'a ConnectToken),
+/// A server that was checked.
+struct CheckedServer {
+    name: String,
+    /// Whether the admin port belongs to this server, `None` if that is unknown.
+    has_admin: Option<bool>,
 }
 
-impl CheckedServer<'_> {
-    fn name(self) -> String {
-        match self {
-            Self::Address(address) => address.to_string(),
-            Self::OfGroup(token) => servers(token).iter().map(ToString::to_string).collect::<Vec<_>>().join(" or "),
-        }
+/// Checks the server that the issuer has chosen for the token of a group, or each server of the token.
+fn check_servers(
+    flags: &DoctorFlags,
+    access: &IssuerAccess,
+    token: &ConnectToken,
+    admin: Option<&HttpPort>,
+    findings: &mut Vec<DoctorFinding>,
+) -> Vec<CheckedServer> {
+    let servers: Vec<SocketAddr> = token.facts().servers.iter().copied().collect();
+    let is_group = flags.group.group.is_some();
+    if is_group {
+        findings.extend(servers.iter().filter_map(|server| check_address(*server)));
+        // One server with one or more addresses. Another token may lead to another server.
+        let name = servers.iter().map(ToString::to_string).collect::<Vec<_>>().join(" or ");
+        return vec![check_server(flags, name, Ok(token.clone()), admin, findings)];
     }
+    let check = |server: SocketAddr| {
+        findings.extend(check_address(server));
+        let token = self::token(flags, access, Some(server)).map_err(|error| error.to_string());
+        check_server(flags, server.to_string(), token, admin, findings)
+    };
+    servers.into_iter().map(check).collect()
+}
+
+/// Returns a warning if the admin port belongs to none of these servers.
+fn check_owner(admin: &HttpPort, checked: &[CheckedServer]) -> Option<DoctorFinding> {
+    let is_of_another = !checked.is_empty() && checked.iter().all(|server| server.has_admin == Some(false));
+    let names: Vec<_> = checked.iter().map(|server| server.name.as_str()).collect();
+    let text = format!(
+        "{} belongs to another server than {}: its readiness, clock, keys and drops are those of the other server",
+        admin.url(),
+        names.join(", ")
+    );
+    let remedy = "Give --admin of the server that was checked. With --group the issuer chooses a server for each \
+                  run.";
+    is_of_another.then(|| DoctorFinding::warning("admin port", text, remedy))
 }
 
 #[derive(Deserialize)]
@@ -130,10 +150,6 @@ fn token(flags: &DoctorFlags, access: &IssuerAccess, server: Option<SocketAddr>)
     fetch_token(&access.url, &access.key, &request, access.authorities.as_ref())
 }
 
-fn servers(token: &ConnectToken) -> Vec<SocketAddr> {
-    token.facts().servers.iter().copied().collect()
-}
-
 /// Checks lifetime and timeout of a token.
 fn check_times(token: &ConnectToken) -> Vec<DoctorFinding> {
     let facts = token.facts();
@@ -177,23 +193,16 @@ fn check_address(server: SocketAddr) -> Option<DoctorFinding> {
 /// Connects to one server, with large and with small payloads.
 fn check_server(
     flags: &DoctorFlags,
-    access: &IssuerAccess,
-    server: CheckedServer<'_>,
+    name: String,
+    token: Result<ConnectToken, String>,
     admin: Option<&HttpPort>,
     findings: &mut Vec<DoctorFinding>,
-) {
+) -> CheckedServer {
     let drops = || Some(drops(&metrics(admin?).ok()?));
     let before = drops();
-    let new_token = || {
-        let address = if let CheckedServer::Address(address) = server { Some(address) } else { None };
-        token(flags, access, address).map_err(|error| error.to_string())
-    };
-    let first = match server {
-        CheckedServer::Address(_) => new_token(),
-        CheckedServer::OfGroup(token) => Ok(token.clone()),
-    };
-    let name = server.name();
-    match first.and_then(|token| attempt(token, LARGEST_BYTES)) {
+    let mut has_admin = None;
+    let on_connected = || has_admin = admin.and_then(|admin| has_client(admin, flags.client_id));
+    match token.and_then(|token| attempt(token, &[LARGEST_BYTES, SMALL_BYTES], on_connected)) {
         Err(error) => {
             let remedy = "This machine cannot send to the server: look at its network and at the issuer's log.";
             findings.push(DoctorFinding::problem("server", format!("{name}: {error}"), remedy));
@@ -201,28 +210,23 @@ fn check_server(
         Ok(HandshakeResult { connected_after: None, ended, .. }) => {
             findings.push(explain(&name, ended.as_ref(), before.zip(drops())));
         }
-        Ok(HandshakeResult { connected_after: Some(after), sent, echoes, .. }) => {
+        Ok(HandshakeResult { connected_after: Some(after), echoes, .. }) => {
             let millis = after.as_secs_f64() * 1000.0;
             findings.push(DoctorFinding::ok("server", format!("{name} admitted the client after {millis:.0} ms")));
             findings.push(DoctorFinding::ok("keys", format!("{name} has the key and the protocol id of the issuer")));
-            let small = || new_token().and_then(|token| attempt(token, SMALL_BYTES));
-            findings.push(check_sizes(&name, (sent, echoes), small));
+            findings.push(check_sizes(&name, &echoes));
         }
     }
+    CheckedServer { name, has_admin }
 }
 
 /// Compares the echoes of large and small payloads.
-fn check_sizes(
-    server: &str,
-    (sent, echoes): (u64, u64),
-    small: impl FnOnce() -> Result<HandshakeResult, String>,
-) -> DoctorFinding {
-    let is_most = |sent: u64, echoes: u64| echoes > 0 && echoes * 10 >= sent * 7;
-    if is_most(sent, echoes) {
-        return DoctorFinding::ok("packet size", format!("payloads of {LARGEST_BYTES} bytes return from {server}"));
-    }
-    match small() {
-        Ok(small) if is_most(small.sent, small.echoes) => DoctorFinding::problem(
+fn check_sizes(server: &str, echoes: &[SizeEchoes]) -> DoctorFinding {
+    match echoes {
+        [large, ..] if large.is_most() => {
+            DoctorFinding::ok("packet size", format!("payloads of {LARGEST_BYTES} bytes return from {server}"))
+        }
+        [_, small] if small.is_most() => DoctorFinding::problem(
             "packet size",
             format!("payloads of {SMALL_BYTES} bytes return from {server}, and those of {LARGEST_BYTES} bytes do not"),
             "The path carries no datagrams of 1,280 bytes: correct its MTU, or set `max_payload_bytes` to 548.",
@@ -238,7 +242,7 @@ fn check_sizes(
 /// Explains a handshake that came to nothing.
 fn explain(server: &str, ended: Option<&CloseReason>, drops: Option<(Drops, Drops)>) -> DoctorFinding {
     let reason = ended.map_or_else(|| "there was no reply".to_owned(), ToString::to_string);
-    let text = format!("{server} admitted no client: {reason}");
+    let text = format!("{server} admitted no client: {}", reason.trim_end_matches('.'));
     // These replies are encrypted with a key of the token: the server is reachable and has opened it.
     let remedy = match ended.map(|reason| reason.kind) {
         Some(CloseKind::Denied) => Some(
@@ -263,13 +267,14 @@ fn explain(server: &str, ended: Option<&CloseReason>, drops: Option<(Drops, Drop
     let explained: Vec<_> = grown.filter_map(|(reason, _)| Some((reason, remedy_of_drop(reason)?))).collect();
     match explained.as_slice() {
         [] => {
-            let text = format!("{text}; its admin port counted no dropped datagram");
+            let text = format!("{text}. The admin port counted no dropped datagram");
             let remedy = "The datagrams do not reach the server: check the firewall for UDP, NAT and the advertised \
                           address, and that --admin is the port of this server.";
             DoctorFinding::problem("server", text, remedy)
         }
         [(reason, remedy), ..] => {
-            DoctorFinding::problem("server", format!("{text}; it dropped datagrams: {reason}"), remedy)
+            let text = format!("{text}. The admin port counted dropped datagrams: {reason}");
+            DoctorFinding::problem("server", text, remedy)
         }
     }
 }
@@ -295,10 +300,13 @@ mod tests {
         let before = drops(&row("token_not_authentic", 1));
         let after = drops(&format!("# X\n{}{}", row("token_not_authentic", 4), row("replayed", 2)));
         let finding = explain(server, None, Some((before.clone(), after)));
-        assert!(finding.text.ends_with("it dropped datagrams: token_not_authentic"), "{finding:?}");
+        assert!(
+            finding.text.ends_with("no reply. The admin port counted dropped datagrams: token_not_authentic"),
+            "{finding:?}"
+        );
         assert!(finding.remedy.unwrap().starts_with("Give issuer and server the same private key."));
         let finding = explain(server, Some(&timed_out), Some((before.clone(), before)));
-        assert!(finding.text.contains("counted no dropped datagram"), "{finding:?}");
+        assert!(finding.text.ends_with("again. The admin port counted no dropped datagram"), "{finding:?}");
         assert!(explain(server, None, None).remedy.unwrap().contains("--admin shows which"));
     }
 

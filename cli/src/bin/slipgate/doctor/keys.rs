@@ -27,14 +27,15 @@ pub(super) fn check_keys(issuer: &HttpPort, admin: &HttpPort, protocol_id: u64) 
         Ok(response) => return Some(unknown(&format!("the issuer returned HTTP {} for /metrics", response.status))),
         Err(error) => return Some(unknown(&format!("the issuer's /metrics: {error}"))),
     };
-    Some(compare(&sealing?, &accepted))
+    Some(compare(&sealing?, &accepted, admin.url()))
 }
 
-fn compare(sealing: &str, accepted: &[String]) -> DoctorFinding {
+fn compare(sealing: &str, accepted: &[String], admin: &str) -> DoctorFinding {
     if accepted.iter().any(|key| key == sealing) {
-        return DoctorFinding::ok("key ids", format!("the issuer seals with {sealing}, which the server has"));
+        let text = format!("the issuer seals with {sealing}, which the server at {admin} has");
+        return DoctorFinding::ok("key ids", text);
     }
-    let text = format!("the issuer seals with {sealing}, and the server has {}", accepted.join(", "));
+    let text = format!("the issuer seals with {sealing}, and the server at {admin} has {}", accepted.join(", "));
     let remedy = "Give issuer and server the same key file, the server first: `slipgate keys list FILE` prints the \
                   fingerprints.";
     DoctorFinding::problem("key ids", text, remedy)
@@ -72,7 +73,8 @@ mod tests {
         assert_eq!(sealing_key(&issuer, 77).as_deref(), Some("bb"));
         assert_eq!(sealing_key(&issuer, 8), None);
         let server = format!("{PREFIX}{ACCEPTED_KEY}fingerprint=\"bb\"}} 1.0\n");
-        assert!(compare("bb", &accepted_keys(&server)).remedy.is_none());
-        assert_eq!(compare("aa", &accepted_keys(&server)).text, "the issuer seals with aa, and the server has bb");
+        assert!(compare("bb", &accepted_keys(&server), "x").remedy.is_none());
+        let text = compare("aa", &accepted_keys(&server), "x").text;
+        assert_eq!(text, "the issuer seals with aa, and the server at x has bb");
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  issuer: health, clock, key ─▶ token: servers, times ─▶ each server: handshake, sizes ─▶ findings
-//!  admin port: health, clock, keys, drops before and after the handshake ──────────────────┘
+//!  admin port: health, clock, keys, clients, drops before and after the handshake ─────────┘
 //! ```
 
 mod checks;
@@ -28,7 +28,7 @@ pub(crate) const AFTER_HELP: &str = "\
 Each finding is a sentence, and each problem has a remedy. With --admin the doctor also reads which datagrams the \
 server drops while it connects, which distinguishes a wrong key from a wrong address. It connects as the client id of \
 --client-id, sends some payloads and leaves: choose an id that no player has. With --group it checks the server that \
-the issuer chooses.
+the issuer chooses, and warns if --admin is the port of another one.
 
 Exit status: 0 if nothing is wrong, 5 otherwise; 2 if a flag is wrong.";
 

@@ -1,6 +1,8 @@
-//! The metrics of the server that is checked.
+//! What the admin port of the server that is checked shows: its metrics and its clients.
 
 use std::collections::BTreeMap;
+
+use serde::Deserialize;
 
 use crate::http_port::HttpPort;
 
@@ -27,4 +29,32 @@ pub(super) fn drops(metrics: &str) -> Drops {
     rows.filter_map(|row| row.split_once("\"} "))
         .filter_map(|(name, count)| Some((name.into(), count.parse().ok()?)))
         .collect()
+}
+
+/// The maximum number of lists of clients that are read, of 256 clients each.
+const MAX_LISTS: usize = 64;
+
+#[derive(Deserialize)]
+struct DoctorClientList {
+    clients: Vec<DoctorClient>,
+    next: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct DoctorClient {
+    id: String,
+}
+
+/// Returns whether a client is connected to the server of this admin port, `None` if the port does not say.
+pub(super) fn has_client(admin: &HttpPort, client_id: u64) -> Option<bool> {
+    let (id, mut path) = (client_id.to_string(), "/clients".to_owned());
+    for _ in 0..MAX_LISTS {
+        let list: DoctorClientList = admin.get_json(&path).ok()?;
+        if list.clients.iter().any(|client| client.id == id) {
+            return Some(true);
+        }
+        let Some(next) = list.next else { return Some(false) };
+        path = format!("/clients?after={next}");
+    }
+    None
 }
