@@ -169,6 +169,13 @@ fn wrong_file_of_authorities_is_refused_at_the_start() {
             assert!(code == Some(2) && text.contains(part), "{arguments:?}: {text}");
         }
     }
+    let load = ["load", "--key-file", "keys", "--protocol-id", "7", "--server", "127.0.0.1:1"];
+    for (program, arguments) in [(SLIPGATE, &load[..]), (CLIENT, &["--token", "token"])] {
+        for more in [["--issuer-ca-file", "ca.pem"], ["--api-key-file", "api.key"], ["--region", "eu"]] {
+            let (code, text) = run(&folder, program, &[arguments, &more].concat());
+            assert!(code == Some(2) && text.contains("cannot be used with"), "{arguments:?} {more:?}: {text}");
+        }
+    }
     let (code, message) = folder.refused(folder.complete(&["--issuer-ca-file", "ca.pem"]));
     assert!(code == 2 && message.contains("--issuer-ca-file needs"), "{message}");
 }

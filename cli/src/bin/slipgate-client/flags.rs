@@ -45,7 +45,7 @@ pub(crate) struct Flags {
     pub(crate) group: Option<String>,
 
     /// Preferred region of the group; may be repeated, the best one first
-    #[arg(long = "region", value_name = "NAME", requires = "group")]
+    #[arg(long = "region", value_name = "NAME", requires = "group", conflicts_with_all = ["token", "servers"])]
     pub(crate) regions: Vec<String>,
 
     /// The game's protocol id, decimal or 0x…; for an issuer with several games
@@ -60,7 +60,8 @@ pub(crate) struct Flags {
     issuer_ca_file: IssuerCaFile,
 
     /// File with a connect token: 2048 bytes, or base64; - for standard input
-    #[arg(long, value_name = "FILE")]
+    // clap demands no `issuer` for a flag that requires one if another flag excludes the issuer.
+    #[arg(long, value_name = "FILE", conflicts_with = "issuer_ca_file")]
     token: Option<PathBuf>,
 
     /// Payloads per second

@@ -13,7 +13,7 @@ pub(crate) struct GroupFlags {
     pub(crate) group: Option<String>,
 
     /// Preferred region of the group; may be repeated, the best one first [default: none]
-    #[arg(long, value_name = "NAME", requires = "group")]
+    #[arg(long, value_name = "NAME", requires = "group", conflicts_with = "server")]
     pub(crate) region: Vec<String>,
 }
 

@@ -66,7 +66,9 @@ pub(crate) struct LoadFlags {
     pub(super) issuer_ca_file: IssuerCaFile,
 
     /// Mint tokens with the private keys of this file, without an issuer
-    #[arg(long, value_name = "FILE", requires = "protocol_id", requires = "server")]
+    // clap demands no `issuer` for a flag that requires one if another flag excludes the issuer.
+    #[arg(long, value_name = "FILE", requires = "protocol_id", requires = "server",
+        conflicts_with_all = ["issuer_ca_file", "api_key_file"])]
     pub(super) key_file: Option<PathBuf>,
 
     /// The game's protocol id, decimal or 0x…; with --key-file, or for an issuer with several games
