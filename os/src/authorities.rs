@@ -77,7 +77,8 @@ fn read(path: &Path) -> io::Result<Arc<Vec<Certificate<'static>>>> {
 
 const GIVE_AUTHORITY: &str = "Give --issuer-ca-file with the authority that signed the issuer's certificate, in PEM.";
 
-/// Parts of the texts of errors by rustls, and what an operator does about them. The first one that occurs counts.
+/// Parts of the texts of errors by rustls and ureq, and what an operator does about them. The first one that occurs
+/// counts.
 const REMEDIES: &[(&str, &str)] = &[
     ("peer certificate: UnknownIssuer", GIVE_AUTHORITY),
     // An authority of the same name, such as one that was created a second time.
@@ -100,6 +101,8 @@ const REMEDIES: &[(&str, &str)] = &[
         "InvalidContentType",
         "The port of --issuer does not use TLS: give http://, or --tls-certificate-file to the issuer.",
     ),
+    // The alert of a port with TLS is no response of HTTP.
+    ("http parse fail", "The port of --issuer uses TLS: give https://."),
 ];
 
 /// Returns what to do about a call to a token issuer that failed with this error, if the error is about the issuer's
@@ -178,6 +181,8 @@ mod tests {
         for error in ["io: Connection refused", "timeout: global", "HTTP 404"] {
             assert_eq!(remedy_of_issuer_certificate(error), None);
         }
+        let alert = remedy_of_issuer_certificate("protocol: http parse fail: invalid HTTP version");
+        assert!(alert.is_some_and(|remedy| remedy.ends_with("give https://.")));
         let other = remedy_of_issuer_certificate("io: invalid peer certificate: BadEncoding");
         assert!(other.is_some_and(|remedy| remedy.contains("Replace")));
     }

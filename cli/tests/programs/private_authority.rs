@@ -210,4 +210,13 @@ fn doctor_names_what_is_wrong_with_a_certificate() {
     let url = plain.url("").replace("http:", "https:");
     let (code, text) = run(&folder, SLIPGATE, &["doctor", "--issuer", &url, "--api-key-file", "api.key"]);
     assert!(code == Some(5) && text.contains("The port of --issuer does not use TLS"), "{text}");
+    // An issuer with TLS.
+    let issuer = TlsIssuer::start(&good);
+    let tool = ["--issuer", &issuer.url().replace("https:", "http:"), "--api-key-file", "api.key"];
+    for (program, arguments, status) in
+        [(SLIPGATE, &["doctor"][..], 5), (CLIENT, &["--client-id", "1"], 1), (SLIPGATE, &["load", "--ramp", "0s"], 5)]
+    {
+        let (code, text) = run(&folder, program, &[arguments, &tool].concat());
+        assert!(code == Some(status) && text.contains("uses TLS: give https://"), "{arguments:?}: {text}");
+    }
 }
