@@ -87,6 +87,18 @@ fn top_prints_the_server_and_its_clients() {
     }
     let (status, _, error) = slipgate(&folder, &["top", &admin, "--once"]);
     assert_eq!((status, error.contains("give --admin-token-file")), (Some(1), true), "{error}");
+    folder.write("other", format!("{PRIVATE_KEY}\n"), 0o600);
+    let wrong = ["--admin-token-file", "other"];
+    let (status, _, error) = slipgate(&folder, &[&["top", &admin, "--once"], &wrong[..]].concat());
+    assert_eq!((status, error.contains("--admin-token-file is not that of")), (Some(1), true), "{error}");
+    let (issuer, keys) = issuer_for(&server.address().to_string(), OTHER_KEY);
+    let issuer = issuer.url("");
+    folder.write("api.key", keys.api_key.expose(), 0o600);
+    let doctor = ["doctor", "--issuer", &issuer, "--api-key-file", "api.key", "--admin", &admin];
+    let (_, out, _) = slipgate(&folder, &[&doctor[..], &wrong].concat());
+    assert!(out.contains("--admin-token-file is not that of this admin port"), "{out}");
+    let (status, _, error) = slipgate(&folder, &["top", &issuer, "--once"]);
+    assert_eq!((status, error.contains("this is not the admin port of a server")), (Some(1), true), "{error}");
     let (status, _, error) = slipgate(&folder, &["top", "127.0.0.1:1", "--once"]);
     assert_eq!((status, error.contains("http://127.0.0.1:1: ")), (Some(1), true), "{error}");
     client.leave();

@@ -89,8 +89,20 @@ impl HttpPort {
         let response = self.get(path)?;
         match response.status {
             200 => serde_json::from_str(&response.body).map_err(|_| format!("{path} is not that of a Slipgate server")),
-            401 => Err("the admin port requires its token: give --admin-token-file".to_owned()),
-            status => Err(format!("{path} returned HTTP {status}")),
+            status => Err(self.explain_status(path, status)),
+        }
+    }
+
+    /// Returns why an admin port has refused a request with this status.
+    pub(crate) fn explain_status(&self, path: &str, status: u16) -> String {
+        match status {
+            401 if self.token.is_some() => {
+                "the token of --admin-token-file is not that of this admin port: give the file that the server has"
+                    .to_owned()
+            }
+            401 => "the admin port requires its token: give --admin-token-file".to_owned(),
+            404 => format!("{path} returned HTTP 404: this is not the admin port of a server"),
+            status => format!("{path} returned HTTP {status}"),
         }
     }
 }

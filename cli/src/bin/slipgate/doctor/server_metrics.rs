@@ -18,8 +18,7 @@ pub(super) fn metrics(admin: &HttpPort) -> Result<String, String> {
     let response = admin.get("/metrics")?;
     match response.status {
         200 => Ok(response.body),
-        401 => Err("the admin port requires its token: give --admin-token-file".to_owned()),
-        status => Err(format!("/metrics returned HTTP {status}")),
+        status => Err(admin.explain_status("/metrics", status)),
     }
 }
 
