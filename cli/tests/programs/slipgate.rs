@@ -251,6 +251,20 @@ fn rotation_adds_a_key_at_the_top_and_keeps_the_newest_two() {
 }
 
 #[test]
+fn rotation_keeps_ids_and_times_of_old_keys() {
+    let folder = TestFolder::new("attributes");
+    let file = folder.file("private.key");
+    succeeds(&["keygen", &file]);
+    let old = [("33", " id=b not-before=2000"), ("22", " not-before=1000"), ("11", " id=a")];
+    let old = old.map(|(byte, attributes)| byte.repeat(32) + attributes);
+    // The file keeps its mode.
+    std::fs::write(&file, old.join("\n")).unwrap();
+    succeeds(&["keygen", "--rotate", &file]);
+    let keys = key_lines(&file);
+    assert_eq!((keys[0].len(), &keys[1..]), (64, &old[..2]));
+}
+
+#[test]
 fn rotation_with_a_delay_keeps_the_key_that_seals() {
     let folder = TestFolder::new("delay");
     let file = folder.file("private.key");

@@ -8,9 +8,10 @@ use rand::{SeedableRng, TryRng};
 use slipgate_cli::Failure;
 use slipgate_netcode::crypto::key::{Key, MAX_PRIVATE_KEYS};
 use slipgate_token_issuer::api_key::ApiKey;
-use slipgate_token_issuer::key_file::read_key_file;
+use slipgate_token_issuer::key_file::read_key_schedule;
 use zeroize::Zeroizing;
 
+use crate::key_text::KeyText;
 use crate::secret_file::{self, Existing};
 use slipgate_cli::output::{print_error_line, print_line};
 
@@ -40,7 +41,7 @@ pub(crate) struct KeygenFlags {
     #[arg(long)]
     bearer: bool,
 
-    /// Add a new private key at the top of the file and keep the newest two of the old ones
+    /// Add a new private key at the top of the file and keep the newest two of the old ones, with their ids and times
     #[arg(long, conflicts_with = "bearer")]
     rotate: bool,
 }
@@ -59,26 +60,19 @@ pub(crate) fn run(flags: &KeygenFlags) -> Result<(), Failure> {
         print_line(&key.digest(&mut entropy).to_string());
         return Ok(());
     }
-    let mut keys = vec![Key::random(&mut entropy)];
+    let (mut text, mut count) = (KeyText::new(), 1);
+    text.add(&Key::random(&mut entropy));
     if flags.rotate {
-        let old = read_key_file(&flags.file).map_err(|error| Failure::run_time(error.to_string()))?;
-        keys.extend(old.iter().take(MAX_PRIVATE_KEYS - 1).cloned());
+        let old = read_key_schedule(&flags.file).map_err(|error| Failure::run_time(error.to_string()))?;
+        for key in old.keys().iter().take(MAX_PRIVATE_KEYS - 1) {
+            text.add_scheduled(key);
+            count += 1;
+        }
     }
     let existing = if flags.rotate { Existing::Replace } else { Existing::Refuse };
-    secret_file::write(&flags.file, key_file(&keys).as_bytes(), existing)?;
-    print_line(&format!("wrote {} private key(s), newest first, to {path} ({PROTECTION})", keys.len()));
+    secret_file::write(&flags.file, text.as_bytes(), existing)?;
+    print_line(&format!("wrote {count} private key(s), newest first, to {path} ({PROTECTION})"));
     Ok(())
-}
-
-fn key_file(keys: &[Key]) -> Zeroizing<String> {
-    let mut text = Zeroizing::new(String::with_capacity(256 + keys.len() * 65));
-    text.push_str("# Slipgate private keys, newest first. Shared by token issuer and game servers; secret.\n");
-    for key in keys {
-        let digits = Zeroizing::new(hex::encode(key.expose()));
-        text.push_str(&digits);
-        text.push('\n');
-    }
-    text
 }
 
 /// Returns a generator seeded by the operating system, for a few keys.

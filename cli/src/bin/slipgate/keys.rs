@@ -11,8 +11,8 @@ use slipgate_netcode::crypto::key::{Key, MAX_PRIVATE_KEYS};
 use slipgate_netcode::time::UnixSeconds;
 use slipgate_token_issuer::key_file::{KeySchedule, ScheduledKey, read_key_schedule};
 use slipgate_token_issuer::wall_clock;
-use zeroize::Zeroizing;
 
+use crate::key_text::KeyText;
 use crate::keygen::entropy;
 use crate::secret_file::{self, Existing};
 
@@ -81,7 +81,9 @@ fn rotate(flags: &RotateFlags) -> Result<(), Failure> {
     let new = ScheduledKey::new(Key::random(&mut entropy()?), id.clone(), not_before);
     let keys: Vec<_> = std::iter::once(&new).chain(old.keys()).take(flags.keep).collect();
     check_sealing_key(&old, flags.keep - 1, not_before)?;
-    secret_file::write(&flags.file, text(&keys).as_bytes(), Existing::Replace)?;
+    let mut text = KeyText::new();
+    keys.iter().for_each(|key| text.add_scheduled(key));
+    secret_file::write(&flags.file, text.as_bytes(), Existing::Replace)?;
     let (count, path) = (keys.len(), flags.file.display());
     print_line(&format!("wrote {count} private key(s) to {path}; issuers seal with `{id}` from {} on", not_before.0));
     Ok(())
@@ -127,18 +129,4 @@ fn list(flags: &ListFlags) -> Result<(), Failure> {
         print_line(&format!("{id} not-before={} fingerprint={fingerprint} {state}", key.not_before().0));
     }
     Ok(())
-}
-
-fn text(keys: &[&ScheduledKey]) -> Zeroizing<String> {
-    let mut text = Zeroizing::new(String::with_capacity(1024));
-    text.push_str("# Slipgate private keys, newest first. Shared by token issuer and game servers; secret.\n");
-    for key in keys {
-        let digits = Zeroizing::new(hex::encode(key.key().expose()));
-        text.push_str(&digits);
-        if let Some(id) = key.id() {
-            text.push_str(&format!(" id={id}"));
-        }
-        text.push_str(&format!(" not-before={}\n", key.not_before().0));
-    }
-    text
 }

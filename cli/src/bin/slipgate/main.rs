@@ -8,6 +8,7 @@ mod demo;
 mod doctor;
 mod group;
 mod http_port;
+mod key_text;
 mod keygen;
 mod keys;
 mod lab;
