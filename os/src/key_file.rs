@@ -8,7 +8,7 @@
 //!
 //! An issuer seals with a key from its `not-before` on, in seconds since 1970. Servers accept each key of the file. So
 //! a new key is in the files of all servers before the first token needs it. The id is for people; each key of a file
-//! has another one.
+//! has another one. A file has each key once.
 //!
 //! Servers and issuers read such files; the command line also writes them.
 
@@ -102,8 +102,9 @@ pub fn read_key_schedule(path: impl AsRef<Path>) -> Result<KeySchedule, KeyFileE
 ///
 /// # Errors
 /// [`NotAKey`](KeyTextError::NotAKey) if a line is not a key, [`IdTwice`](KeyTextError::IdTwice) if it has the id of an
-/// earlier key, [`Empty`](KeyTextError::Empty) if there is no key, and [`TooMany`](KeyTextError::TooMany) for more than
-/// three. No error shows any content.
+/// earlier key, [`KeyTwice`](KeyTextError::KeyTwice) if it has the key of an earlier line,
+/// [`Empty`](KeyTextError::Empty) if there is no key, and [`TooMany`](KeyTextError::TooMany) for more than three. No
+/// error shows any content.
 pub fn parse_keys(text: &str) -> Result<KeyRing, KeyTextError> {
     parse_key_schedule(text).map(|schedule| schedule.all())
 }
@@ -125,6 +126,9 @@ pub fn parse_key_schedule(text: &str) -> Result<KeySchedule, KeyTextError> {
             let key = parse_key(entry).ok_or(KeyTextError::NotAKey { line: index + 1 })?;
             if key.id.is_some() && keys.iter().any(|earlier| earlier.id == key.id) {
                 return Err(KeyTextError::IdTwice { line: index + 1 });
+            }
+            if keys.iter().any(|earlier| earlier.key == key.key) {
+                return Err(KeyTextError::KeyTwice { line: index + 1 });
             }
             keys.push(key);
         }
@@ -246,6 +250,11 @@ pub enum KeyTextError {
         /// The line number of the later one, from 1.
         line: usize,
     },
+    /// A key is the same as an earlier one.
+    KeyTwice {
+        /// The line number of the later one, from 1.
+        line: usize,
+    },
 }
 
 impl fmt::Display for KeyTextError {
@@ -257,6 +266,7 @@ impl fmt::Display for KeyTextError {
             Self::IdTwice { line } => {
                 write!(f, "line {line} has the id of an earlier key: give each key an id of its own")
             }
+            Self::KeyTwice { line } => write!(f, "line {line} has the key of an earlier line: remove one of them"),
         }
     }
 }

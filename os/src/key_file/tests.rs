@@ -60,7 +60,9 @@ fn invalid_key_text_is_refused_without_showing_it() {
     let cases = [
         (String::new(), KeyTextError::Empty),
         ("# nothing\n".to_owned(), KeyTextError::Empty),
-        (format!("{key}\n{key}\n{key}\n{key}"), KeyTextError::TooMany),
+        (["01", "02", "03", "04"].map(hex).join("\n"), KeyTextError::TooMany),
+        (format!("{key}\n{}\n{}", hex("01"), key.to_uppercase()), KeyTextError::KeyTwice { line: 3 }),
+        (format!("{key} id=a\n\n{key} id=b"), KeyTextError::KeyTwice { line: 3 }),
         (format!("{key}\n{}", &key[1..]), KeyTextError::NotAKey { line: 2 }),
         (format!("{key} # mine"), KeyTextError::NotAKey { line: 1 }),
         (key.replace('a', "x"), KeyTextError::NotAKey { line: 1 }),
