@@ -278,9 +278,12 @@ fn toml_blocks_of_the_documents_are_accepted() {
             }
             let folder = TestFolder::new();
             fs::rename(folder.path("keys"), folder.path("private.key")).unwrap();
+            folder.write("registration.key", "server.sgk_0123", 0o600);
+            let block = block.replace("/etc/slipgate/", "").replace("/var/lib/slipgate/server-40000/", "");
             folder.write("server.toml", &block, 0o600);
-            // The flag replaces the addresses of the file, whose port another program may have.
-            let server = Program::start(folder.bare(&["--config", "server.toml", "--bind", "127.0.0.1:0"]));
+            // The flags replace the addresses of the file, whose ports another program may have.
+            let ports = ["--bind", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
+            let server = Program::start(folder.bare(&[&["--config", "server.toml"], &ports[..]].concat()));
             let slots = table["slots"].as_integer().unwrap().to_string();
             assert_eq!(server.fact("slots"), slots, "{page}");
             continue;
