@@ -123,7 +123,8 @@ fn check_scopes(caller: &Caller, body: &TokenBody) -> Result<(), ApiError> {
             return Err(ApiError::forbidden(Some(GROUP), "this API key may not use this group"));
         }
     }
-    if body.client_id.is_some() && !scopes.names_client_id {
+    // With a player_jwt, `find_client_id` accepts the id of that player only.
+    if body.client_id.is_some() && body.player_jwt.is_none() && !scopes.names_client_id {
         let message = "this API key may not name client ids: send the player's JSON Web Token as player_jwt";
         return Err(ApiError::forbidden(Some(CLIENT_ID), message));
     }

@@ -274,14 +274,16 @@ fn key_without_the_scope_cannot_name_a_client_id() {
         TestResponse::from(request.content_type("application/json").send(body.to_string()).unwrap())
     };
     let jwt = signers[0].token(&claims());
-    for body in [
-        json!({"client_id": 7}),
-        json!({"client_id": hash("auth0|7").to_string(), "player_jwt": jwt}),
-        json!({"client_id": 7, "group": "ranked"}),
-    ] {
+    for body in [json!({"client_id": 7}), json!({"client_id": 7, "group": "ranked"})] {
         request(body).assert_refused(403, "forbidden", Some("client_id"));
     }
-    assert_eq!(request(json!({"player_jwt": jwt})).redeemed().client_id.0, hash("auth0|7"));
+    let other = request(json!({"client_id": 7, "player_jwt": jwt}));
+    other.assert_refused(403, "invalid_player_jwt", Some("client_id"));
+    let message = other.json["error"]["message"].as_str().unwrap();
+    assert!(message.contains("not that of the player's JSON Web Token"), "{message}");
+    for body in [json!({"player_jwt": jwt}), json!({"client_id": hash("auth0|7").to_string(), "player_jwt": jwt})] {
+        assert_eq!(request(body).redeemed().client_id.0, hash("auth0|7"));
+    }
     let expired = signers[0].token(&with("exp", 0));
     request(json!({"player_jwt": expired})).assert_refused(403, "invalid_player_jwt", Some("player_jwt"));
     request(json!({})).assert_refused(400, "missing_field", Some("client_id"));
