@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
 use crate::issuer::MintError;
-use crate::registry::RegistryError;
+use crate::registry::{RegistryError, RegistryName};
 
 /// The error codes in JSON responses. A code is never renamed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,7 +59,7 @@ pub enum ErrorCode {
     TooManyRequests,
     /// The maximum number of event streams is open.
     TooManyStreams,
-    /// No server of the group has a free slot without a reservation.
+    /// No server of the group has a free slot without a reservation, or none is registered.
     NoFreeSlots,
     /// The registry has its maximum number of servers.
     RegistryFull,
@@ -212,6 +212,16 @@ impl ApiError {
         Self::new(ErrorCode::TooManyRequests, message).with_retry_after(wait)
     }
 
+    /// Returns the refusal of a reservation in this group. It names the group, because that may be misspelt.
+    pub(super) fn not_reserved(error: RegistryError, group: &RegistryName) -> Self {
+        let message = match &error {
+            RegistryError::NoFreeSlots => format!("no server of the group `{group}` has a free slot"),
+            RegistryError::NoServers => format!("no server of the group `{group}` is registered"),
+            _ => return error.into(),
+        };
+        Self { message, ..Self::from(error) }
+    }
+
     /// Returns the refusal of a game that the issuer does not have, or of a request that names none.
     pub(super) fn unknown_protocol_id(message: &str) -> Self {
         Self::of_field(ErrorCode::UnknownProtocolId, "protocol_id", message)
@@ -249,7 +259,7 @@ impl From<&RegistryError> for ErrorCode {
             RegistryError::OutOfScope => Self::Forbidden,
             RegistryError::Replaced(_) => Self::ServerReplaced,
             RegistryError::Late => Self::LateHeartbeat,
-            RegistryError::NoFreeSlots => Self::NoFreeSlots,
+            RegistryError::NoFreeSlots | RegistryError::NoServers => Self::NoFreeSlots,
             RegistryError::Full => Self::RegistryFull,
             RegistryError::Unavailable | RegistryError::Unconfirmed => Self::StoreUnavailable,
             RegistryError::Recovering(_) => Self::StoreRecovering,
@@ -285,27 +295,32 @@ impl From<MintError> for ApiError {
     }
 }
 
-/// Marks the response of an error, for the observer.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct RefusedWith(pub(super) ErrorCode);
-
-#[derive(Serialize)]
-struct ErrorBody {
-    error: ErrorFacts,
+/// The error of a response, for the observer.
+#[derive(Clone, Debug)]
+pub(super) struct RefusedWith {
+    pub(super) code: ErrorCode,
+    pub(super) message: String,
+    pub(super) field: Option<String>,
 }
 
 #[derive(Serialize)]
-struct ErrorFacts {
+struct ErrorBody<'a> {
+    error: ErrorFacts<'a>,
+}
+
+#[derive(Serialize)]
+struct ErrorFacts<'a> {
     code: &'static str,
-    message: String,
+    message: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
-    field: Option<String>,
+    field: Option<&'a str>,
 }
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.code.status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-        let facts = ErrorFacts { code: self.code.name(), message: self.message, field: self.field };
+        let (message, field) = (self.message.as_str(), self.field.as_deref());
+        let facts = ErrorFacts { code: self.code.name(), message, field };
         let mut response = (status, Json(ErrorBody { error: facts })).into_response();
         if self.code == ErrorCode::Unauthorized {
             response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
@@ -314,7 +329,8 @@ impl IntoResponse for ApiError {
             let (name, value) = *header;
             response.headers_mut().insert(name, value);
         }
-        response.extensions_mut().insert(RefusedWith(self.code));
+        let refused = RefusedWith { code: self.code, message: self.message, field: self.field };
+        response.extensions_mut().insert(refused);
         response
     }
 }

@@ -104,11 +104,12 @@ where
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(REQUEST_ID, request_id.to_header());
-    let refused = response.extensions().get::<RefusedWith>().map(|refused| refused.0);
-    if let Some(code) = refused {
-        service.observer.on_refused(code, caller.as_deref(), &request_id, peer);
+    let refused = response.extensions_mut().remove::<RefusedWith>();
+    if let Some(refused) = &refused {
+        service.observer.on_refused(refused, caller.as_deref(), &request_id, peer);
     }
-    service.metrics.on_response(response.status(), refused, caller.as_deref(), begin.elapsed());
+    let code = refused.map(|refused| refused.code);
+    service.metrics.on_response(response.status(), code, caller.as_deref(), begin.elapsed());
     response
 }
 

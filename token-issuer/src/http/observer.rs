@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::http::HeaderMap;
 
-use super::error::ErrorCode;
+use super::error::RefusedWith;
 use super::limited_log::LimitedLog;
 use super::peer::HttpPeer;
 use super::refused_head::RefusedHead;
@@ -67,7 +67,7 @@ impl Observer {
     /// Logs a refusal.
     pub(super) fn on_refused(
         &self,
-        code: ErrorCode,
+        refused: &RefusedWith,
         caller: Option<&Caller>,
         request_id: &RequestId,
         peer: Option<HttpPeer>,
@@ -75,9 +75,11 @@ impl Observer {
         let key = caller.map(Caller::id);
         let log = if key.is_some() { &self.refused_with_key } else { &self.refused_without_key };
         if log.count(()).is_some() {
-            let (code, status) = (code.name(), code.status());
+            let (code, status) = (refused.code.name(), refused.code.status());
+            // These quote no key. The log escapes them: a field may be the client's own text.
+            let (field, reason) = (refused.field.as_deref(), refused.message.as_str());
             let (key, peer) = (key.map(tracing::field::display), peer.map(tracing::field::display));
-            tracing::info!(code, status, key, peer, %request_id, "refused a request");
+            tracing::info!(code, field, reason, status, key, peer, %request_id, "refused a request");
         }
     }
 

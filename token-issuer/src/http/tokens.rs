@@ -82,10 +82,10 @@ pub(super) async fn create_token(
 async fn read_and_mint(
     service: &TokenService,
     authorized: &Authorized,
-    body: &[u8],
+    json: &[u8],
     request_id: &RequestId,
 ) -> Result<String, ApiError> {
-    let body = request::read(body)?;
+    let body = request::read(json)?;
     check_scopes(&authorized.caller, &body)?;
     let issuer = find_game(authorized, &body)?;
     let client_id = find_client_id(service, &body).await?;
@@ -102,13 +102,30 @@ async fn read_and_mint(
         return mint(None).inspect_err(|_| service.give_token_back(request.client_id));
     };
     let slots = slot_request(issuer, &request, group, lifetime_seconds);
-    let servers = service.registry.reserve(slots).await.inspect_err(|error| {
-        // After the other errors slots may be reserved.
-        if matches!(error, RegistryError::NoFreeSlots | RegistryError::Unavailable | RegistryError::Recovering(_)) {
-            service.give_token_back(request.client_id);
+    match service.registry.reserve(slots).await {
+        Ok(servers) => mint(Some(&servers)),
+        Err(error) => {
+            if has_reserved_nothing(&error) {
+                service.give_token_back(request.client_id);
+            }
+            Err(not_reserved(error, json))
         }
-    })?;
-    mint(Some(&servers))
+    }
+}
+
+/// Returns whether no slot is reserved. After the other errors one may be.
+const fn has_reserved_nothing(error: &RegistryError) -> bool {
+    use RegistryError::{NoFreeSlots, NoServers, Recovering, Unavailable};
+    matches!(error, NoFreeSlots | NoServers | Unavailable | Recovering(_))
+}
+
+/// Returns the refusal of a reservation for this body. The reservation has taken the name of the group, so it is parsed
+/// again: requests that get a token copy nothing for the message.
+fn not_reserved(error: RegistryError, json: &[u8]) -> ApiError {
+    match request::read(json).ok().and_then(|body| body.group) {
+        Some(group) => ApiError::not_reserved(error, &group.group),
+        None => error.into(),
+    }
 }
 
 /// Refuses a game or servers that the key may not use.

@@ -333,7 +333,7 @@ impl RedisRegistry {
             }
             if candidates.is_empty() {
                 // Servers that have not registered again yet may have room.
-                return self.check().and(Err(RegistryError::NoFreeSlots));
+                return self.check().and(Err(self.view().refusal(request)));
             }
             let reserved = self.try_candidates(request, &candidates).await?;
             if !reserved.is_empty() {

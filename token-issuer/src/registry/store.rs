@@ -17,6 +17,8 @@ use crate::callers::Scopes;
 pub enum RegistryError {
     /// No server of the group is alive, admits clients, and has a free slot without a reservation.
     NoFreeSlots,
+    /// No server of the group is registered.
+    NoServers,
     /// A server with this id is registered in a group or game that the scopes do not include.
     OutOfScope,
     /// Another server with this id has registered since, has these addresses, and is alive.
@@ -42,6 +44,7 @@ impl fmt::Display for RegistryError {
                 return write!(f, "another server with this id has registered since: {}", by.join(", "));
             }
             Self::NoFreeSlots => "no server of this group has a free slot",
+            Self::NoServers => "no server of this group is registered",
             Self::OutOfScope => "a server with this id is registered in a group or game that this API key may not use",
             Self::Late => "a later heartbeat or removal of this run of the server was recorded already",
             Self::Full => "the registry has its maximum number of servers",
@@ -93,9 +96,10 @@ pub trait Registry: Send + Sync {
     /// Reserves a slot on 1 to [`SlotRequest::server_count`] servers, the best first.
     ///
     /// # Errors
-    /// [`RegistryError::NoFreeSlots`] if no server has room, [`RegistryError::Unavailable`] if the store did not
-    /// respond before the reservation, [`RegistryError::Unconfirmed`] if it failed during it,
-    /// [`RegistryError::Recovering`] if it may lack reservations: then no slot may be given out.
+    /// [`RegistryError::NoFreeSlots`] if no server has room, [`RegistryError::NoServers`] if the group has none,
+    /// [`RegistryError::Unavailable`] if the store did not respond before the reservation,
+    /// [`RegistryError::Unconfirmed`] if it failed during it, [`RegistryError::Recovering`] if it may lack
+    /// reservations: then no slot may be given out.
     fn reserve(&self, request: SlotRequest) -> RegistryFuture<'_, Vec<ReservedServer>>;
 
     /// Checks whether slots could be reserved at the last operation or check of the store.

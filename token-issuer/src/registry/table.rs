@@ -224,7 +224,7 @@ impl RegistryTable {
     /// Reserves a slot on each of the servers that it returns, the best first.
     ///
     /// # Errors
-    /// [`RegistryError::NoFreeSlots`] if no server of the group has room.
+    /// [`RegistryError::NoFreeSlots`] if no server of the group has room, [`RegistryError::NoServers`] if it has none.
     pub(super) fn reserve(
         &mut self,
         request: &SlotRequest,
@@ -232,7 +232,7 @@ impl RegistryTable {
         chance: u64,
     ) -> Result<Vec<ReservedServer>, RegistryError> {
         let key = (request.protocol_id, request.group.clone());
-        let group = self.groups.get_mut(&key).ok_or(RegistryError::NoFreeSlots)?;
+        let group = self.groups.get_mut(&key).ok_or(RegistryError::NoServers)?;
         group.values_mut().for_each(|entry| entry.reservations.expire(now));
         let candidates = group.values().map(|entry| RankedServer {
             server: &entry.registration,

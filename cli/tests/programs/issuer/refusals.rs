@@ -32,7 +32,11 @@ fn refusal_is_logged_with_its_request_id_key_and_peer() {
     }
     assert!(!stranger.contains("key=") && !stranger.contains("sgk_wrong"), "{stranger}");
     let refused = next_line();
-    for part in ["refused a request", "invalid_field", "status=400", " key=1", "peer=127.0.0.1:", "request_id="] {
+    let reason = "reason=\"client_id must be";
+    let field = "field=\"client_id\"";
+    for part in
+        ["refused a request", "invalid_field", field, reason, "status=400", " key=1", "peer=127.0.0.1:", "request_id="]
+    {
         assert!(refused.contains(part), "{refused}");
     }
     let minted = next_line();

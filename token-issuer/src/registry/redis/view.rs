@@ -7,10 +7,11 @@ use tokio::time::Instant;
 use crate::registry::name::RegistryName;
 use crate::registry::placement::{RankedServer, choose};
 use crate::registry::status::{RegistryState, ServerStatus};
+use crate::registry::store::RegistryError;
 use crate::registry::table::chance_of;
 use crate::registry::types::{Registration, ReservedServer, SlotRequest};
 
-/// The living servers that admit clients, by game and group.
+/// The living servers that admit clients, by game and group. A group that has only other servers is empty.
 #[derive(Default)]
 pub(super) struct RegistryView {
     groups: HashMap<(u64, RegistryName), Vec<ServerInView>>,
@@ -45,20 +46,28 @@ impl RegistryView {
         }
         self.groups.clear();
         for server in servers {
+            let key = (server.registration.protocol_id, server.registration.group.clone());
+            let group = self.groups.entry(key).or_default();
             if matches!(server.state(), RegistryState::Draining | RegistryState::Dead) {
                 continue;
             }
-            let key = (server.registration.protocol_id, server.registration.group.clone());
             let available = server.available_slots();
             let (registration, had_room) = (server.registration.clone(), available > 0);
-            let entry = ServerInView { registration, available, had_room };
-            self.groups.entry(key).or_default().push(entry);
+            group.push(ServerInView { registration, available, had_room });
         }
         self.read = Some(read);
     }
 
     pub(super) fn was_read_since(&self, begin: Instant) -> bool {
         self.read.is_some_and(|read| read >= begin)
+    }
+
+    /// Returns why no server takes the request: none had room when the list was read, or the group had none at all.
+    pub(super) fn refusal(&self, request: &SlotRequest) -> RegistryError {
+        match self.groups.contains_key(&(request.protocol_id, request.group.clone())) {
+            true => RegistryError::NoFreeSlots,
+            false => RegistryError::NoServers,
+        }
     }
 
     /// Returns whether a server for the request had room when the list was read.

@@ -230,7 +230,7 @@ fn other_games_and_groups_are_left_out() {
     let other_game = SlotRequest { protocol_id: 8, ..request(1) };
     let other_group = SlotRequest { group: name("h"), ..request(1) };
     for request in [other_game, other_group] {
-        assert_eq!(reserve(&mut table, &request, 0), Err(RegistryError::NoFreeSlots));
+        assert_eq!(reserve(&mut table, &request, 0), Err(RegistryError::NoServers));
     }
 }
 

@@ -56,9 +56,11 @@ async fn register(registry: &dyn Registry, registration: &Registration) {
 
 /// Checks the rules on an empty store.
 pub(crate) async fn check_rules(registry: &dyn Registry) {
-    assert_eq!(registry.reserve(request(1)).await, Err(RegistryError::NoFreeSlots));
+    assert_eq!(registry.reserve(request(1)).await, Err(RegistryError::NoServers));
     let mut one = server("one", 3);
     register(registry, &one).await;
+    let misspelt = SlotRequest { group: "gg".parse().unwrap(), ..request(1) };
+    assert_eq!(registry.reserve(misspelt).await, Err(RegistryError::NoServers));
     let reserved = registry.reserve(request(1)).await.unwrap();
     assert_eq!((reserved.len(), reserved[0].id.as_str()), (1, "one"));
     assert_eq!(reserved[0].addresses, one.addresses);
@@ -106,6 +108,9 @@ pub(crate) async fn check_rules(registry: &dyn Registry) {
     assert_eq!(registry.remove("two".parse().unwrap(), None, &ALL).await, Ok(true));
     assert_eq!(registry.remove("two".parse().unwrap(), None, &ALL).await, Ok(false));
     assert_eq!(registry.servers().await.unwrap().len(), 1);
+    one.is_draining = true;
+    register(registry, &one).await;
+    assert_eq!(registry.reserve(request(7)).await, Err(RegistryError::NoFreeSlots), "a draining one is registered");
     assert_eq!(registry.check(), Ok(()));
 }
 
