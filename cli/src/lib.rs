@@ -22,6 +22,7 @@ pub mod output;
 pub mod reload;
 pub mod reload_thread;
 pub mod reloaded_file;
+pub mod reloaded_files;
 pub mod signals;
 pub mod stop_signal;
 pub mod streams;

@@ -1,7 +1,7 @@
 //! The accepted API keys: digests of keys without a name, and named keys with scopes.
 
 use slipgate_cli::Failure;
-use slipgate_token_issuer::api_key::ApiKeyDigest;
+use slipgate_token_issuer::api_key::{ApiKeyDigest, ApiKeyError};
 use slipgate_token_issuer::callers::{ApiKeys, Caller, Permission, Scopes};
 use slipgate_token_issuer::registry::RegistryName;
 
@@ -12,7 +12,11 @@ pub(crate) fn read(digests: &[String], named: Vec<NamedKey>) -> Result<ApiKeys, 
     let unnamed = parse(digests, "--api-key-digest")?;
     let named = named.into_iter().map(read_named).collect::<Result<Vec<_>, _>>()?;
     ApiKeys::with_named(unnamed, named).map_err(|error| {
-        Failure::usage(format!("{error}: `slipgate keygen --bearer` creates a key and its --api-key-digest"))
+        let remedy = match error {
+            ApiKeyError::Count(0) => ": `slipgate keygen --bearer` creates a key and its --api-key-digest",
+            _ => "",
+        };
+        Failure::usage(format!("{error}{remedy}"))
     })
 }
 

@@ -1,11 +1,13 @@
 //! Reads keys, settings, certificates and the key set of players again while the service runs.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use slipgate_cli::Failure;
 use slipgate_cli::file_watch::FileWatch;
-use slipgate_cli::reload::{LastRead, ReloadCause};
+use slipgate_cli::reload::ReloadCause;
 use slipgate_cli::reload_thread::ReloadThread;
+use slipgate_cli::reloaded_files::{FileList, ReloadedFiles};
 use slipgate_netcode::time::UnixSeconds;
 use slipgate_token_issuer::http::{TlsIdentity, TokenService};
 use slipgate_token_issuer::players::Players;
@@ -24,18 +26,36 @@ pub(crate) struct Reloadable {
     /// When another key seals.
     pub(crate) next_key: Option<UnixSeconds>,
     pub(crate) watch: FileWatch,
-    pub(crate) last_reads: LastReads,
+    pub(crate) files: ReloadGroups,
 }
 
-/// The outcomes of the last reads.
-#[derive(Default)]
-pub(crate) struct LastReads {
-    settings: LastRead,
-    certificates: LastRead,
-    players: LastRead,
+/// The files that are read together.
+pub(crate) struct ReloadGroups {
+    /// The configuration file and the key files.
+    settings: ReloadedFiles,
+    certificates: ReloadedFiles,
+    players: ReloadedFiles,
 }
 
-impl LastReads {
+impl ReloadGroups {
+    /// Creates them for the files of the settings in their present versions, and those that `fixed` names.
+    pub(crate) fn new(settings: Vec<PathBuf>, fixed: &RestartSettings) -> Self {
+        Self {
+            settings: ReloadedFiles::new(settings),
+            certificates: ReloadedFiles::new(fixed.certificate_files()),
+            players: ReloadedFiles::new(fixed.player_file()),
+        }
+    }
+
+    /// Returns all paths.
+    pub(crate) fn paths(&self) -> Vec<PathBuf> {
+        [&self.settings, &self.certificates, &self.players]
+            .into_iter()
+            .flat_map(ReloadedFiles::paths)
+            .cloned()
+            .collect()
+    }
+
     const fn has_failed(&self) -> bool {
         self.settings.has_failed() || self.certificates.has_failed() || self.players.has_failed()
     }
@@ -47,11 +67,7 @@ impl Reloadable {
     pub(crate) fn start_thread(mut self) -> Result<(ReloadThread<()>, watch::Receiver<Option<UnixSeconds>>), Failure> {
         let (send, next_keys) = watch::channel(self.next_key);
         let read = move |cause: ReloadCause| {
-            if cause == ReloadCause::NewKey {
-                self.on_next_key();
-            } else {
-                self.reload(cause);
-            }
+            self.reload(cause);
             send.send_replace(self.next_key);
             None
         };
@@ -60,68 +76,77 @@ impl Reloadable {
         Ok((thread, next_keys))
     }
 
-    /// Reads all files again. What is wrong is logged, stays as it was, and is read again after 5 s.
+    /// Reads the files again: those that have changed, all of them after a signal, and the keys when another one seals
+    /// from now on. What is wrong is logged, stays as it was, and is read again after 5 s.
     fn reload(&mut self, cause: ReloadCause) {
-        let is_retry = cause == ReloadCause::Files && self.last_reads.has_failed();
-        self.read_settings(cause, is_retry);
-        self.read_certificates(cause, is_retry);
-        let players = self.players.as_ref().map(|players| players.reload());
-        let error = players.and_then(Result::err).map(|error| error.to_string());
-        if self.last_reads.players.record(is_retry, error.clone())
-            && let Some(error) = error
-        {
-            warn!(error, "{cause}: keeping the current keys of players");
+        if cause == ReloadCause::NewKey {
+            // A successful read sets the next time. A failed one is tried again by the watch.
+            self.next_key = None;
+            self.read_settings(cause);
+        } else {
+            self.read_settings(cause);
+            self.read_certificates(cause);
+            self.read_players(cause);
         }
-        if self.last_reads.has_failed() {
+        if self.files.has_failed() {
             self.watch.read_failed();
         }
     }
 
-    /// Reads the files again because another key seals from now on.
-    fn on_next_key(&mut self) {
-        // A successful read sets the next time. A failed one is tried again by the watch.
-        self.next_key = None;
-        self.reload(ReloadCause::NewKey);
-    }
-
-    fn read_settings(&mut self, cause: ReloadCause, is_retry: bool) {
-        match self.sources.gather() {
-            Ok(settings) => {
-                let is_new = self.last_reads.settings.record(is_retry, None);
-                self.replace(cause, settings, is_new);
-            }
-            Err(error) => {
-                if self.last_reads.settings.record(is_retry, Some(error.to_string())) {
-                    warn!(%error, "{cause}: the settings are wrong; keeping the current keys and settings");
-                }
+    fn read_settings(&mut self, cause: ReloadCause) {
+        match self.files.settings.read_again(cause, || self.sources.gather()) {
+            None => {}
+            Some((files, Ok(settings))) => self.replace(cause, &files, settings),
+            Some((_, Err(error))) => {
+                warn!(error, "{cause}: the settings are wrong; keeping the current keys and settings");
             }
         }
     }
 
-    fn read_certificates(&mut self, cause: ReloadCause, is_retry: bool) {
-        let Some(read) = self.tls.as_ref().map(|tls| tls.reload()) else { return };
-        let error = read.err().map(|error| error.to_string());
-        let is_new = self.last_reads.certificates.record(is_retry, error.clone());
-        match error {
-            _ if !is_new => {}
-            None => info!("{cause}: the certificates were read again"),
-            Some(error) => warn!(error, "{cause}: keeping the current certificates"),
+    fn read_certificates(&mut self, cause: ReloadCause) {
+        let Some(tls) = &self.tls else { return };
+        match self.files.certificates.read_again(cause, || tls.reload()) {
+            None => {}
+            Some((path, Ok(()))) => info!(%path, "{cause}: the certificates were read again"),
+            Some((path, Err(error))) => warn!(%path, error, "{cause}: keeping the current certificates"),
         }
     }
 
-    fn replace(&mut self, cause: ReloadCause, settings: Settings, is_new: bool) {
-        let (keys, api_keys, servers) = (settings.private_keys, settings.api_keys.count(), settings.server_count());
-        self.service.replace(settings.games, settings.api_keys);
-        self.watch.set_paths(settings.files);
-        self.next_key = settings.next_key;
-        if !is_new {
+    fn read_players(&mut self, cause: ReloadCause) {
+        let Some(players) = &self.players else { return };
+        if self.running.player_file().is_none() {
+            if cause == ReloadCause::Signal {
+                // Asks for a fetch, which logs its own outcome.
+                let _ = players.reload();
+            }
             return;
         }
-        match settings.keys.file() {
-            Some(path) => info!(path = %path.display(), keys, api_keys, servers, "{cause}: the keys were read again"),
-            None => {
-                info!(api_keys, servers, "{cause}: the API keys were read again; private keys of the environment stay");
+        match self.files.players.read_again(cause, || players.reload()) {
+            None => {}
+            Some((path, Ok(()))) => {
+                let keys = players.key_count();
+                info!(%path, keys, "{cause}: the keys of players were read again");
             }
+            Some((path, Err(error))) => warn!(%path, error, "{cause}: keeping the current keys of players"),
+        }
+    }
+
+    fn replace(&mut self, cause: ReloadCause, path: &FileList, settings: Settings) {
+        let (keys, api_keys, servers) = (settings.private_keys, settings.api_keys.count(), settings.server_count());
+        self.service.replace(settings.games, settings.api_keys);
+        self.files.settings.set_paths(settings.files);
+        self.watch.set_paths(self.files.paths());
+        self.next_key = settings.next_key;
+        let is_configuration = |path: &PathBuf| self.sources.flags.config.as_ref() == Some(path);
+        if settings.keys.file().is_none() {
+            info!(
+                %path, api_keys, servers,
+                "{cause}: the API keys were read again; private keys of the environment stay"
+            );
+        } else if path.iter().all(is_configuration) {
+            info!(%path, keys, api_keys, servers, "{cause}: the configuration was read again");
+        } else {
+            info!(%path, keys, api_keys, servers, "{cause}: the keys were read again");
         }
         if settings.fixed != self.running {
             warn!(

@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{info, warn};
 
-use crate::reload::{LastReads, Reloadable};
+use crate::reload::{ReloadGroups, Reloadable};
 use crate::settings::{Settings, Sources, TlsFiles};
 use crate::signals::{AsyncSignals, ReloadSignal, Signal};
 use crate::values::{BindAddress, RegistrySetting};
@@ -73,7 +73,8 @@ async fn serve(settings: Settings, sources: Sources, connections: usize) -> Resu
     let registry = registry::open(&fixed)?;
     let players = fixed.players.clone().map(Players::new).transpose();
     let players = players.map_err(|error| Failure::usage(format!("players: {error}")))?.map(Arc::new);
-    let (watch, files_due) = watch(&settings.files)?;
+    let files = ReloadGroups::new(settings.files, &fixed);
+    let (watch, files_due) = watch(files.paths())?;
     // Must precede the line: a supervisor that sees it may send a signal at once.
     let mut signals = AsyncSignals::listen(reload).map_err(|error| not_registered(&error))?;
     log_start(&socket.address, tls.is_some(), &settings.games, servers, &fixed.registry);
@@ -88,8 +89,7 @@ async fn serve(settings: Settings, sources: Sources, connections: usize) -> Resu
         let _ = stopped.await;
     }));
     let (mut next_key, shutdown_delay, announced) = (settings.next_key, fixed.shutdown_delay, service.clone());
-    let last_reads = LastReads::default();
-    let running = Reloadable { service, tls, players, sources, running: fixed, next_key, watch, last_reads };
+    let running = Reloadable { service, tls, players, sources, running: fixed, next_key, watch, files };
     let (reloads, mut next_keys) = running.start_thread()?;
     let mut stops_at = None;
     loop {
@@ -151,10 +151,10 @@ fn log_start(address: &BindAddress, tls: bool, games: &Games, servers: usize, re
 }
 
 /// Watches the files of a reload.
-fn watch(files: &[PathBuf]) -> Result<(FileWatch, Arc<Notify>), Failure> {
+fn watch(files: Vec<PathBuf>) -> Result<(FileWatch, Arc<Notify>), Failure> {
     let files_due = Arc::new(Notify::new());
     let notify = Arc::clone(&files_due);
-    let watched = FileWatch::start(files.to_vec(), move || notify.notify_one());
+    let watched = FileWatch::start(files, move || notify.notify_one());
     let watch = watched.map_err(|error| Failure::run_time(format!("the files cannot be watched: {error}")))?;
     Ok((watch, files_due))
 }

@@ -34,7 +34,7 @@ pub(crate) struct Settings {
     pub(crate) private_keys: usize,
     /// When another key seals.
     pub(crate) next_key: Option<UnixSeconds>,
-    /// The files that a reload reads.
+    /// The configuration file and the key files.
     pub(crate) files: Vec<PathBuf>,
 }
 
@@ -84,14 +84,17 @@ impl RestartSettings {
         })
     }
 
-    /// Returns the files that these settings name and a reload reads.
-    fn files(&self) -> Vec<PathBuf> {
-        let tls = self.tls.iter().flat_map(|tls| [tls.certificates.clone(), tls.key.clone()]);
-        let players = self.players.iter().filter_map(|players| match &players.keys {
+    /// Returns the files of the certificates.
+    pub(crate) fn certificate_files(&self) -> impl Iterator<Item = PathBuf> {
+        self.tls.iter().flat_map(|tls| [tls.certificates.clone(), tls.key.clone()])
+    }
+
+    /// Returns the file with the key set of players, unless that comes from a URL.
+    pub(crate) fn player_file(&self) -> Option<PathBuf> {
+        match &self.players.as_ref()?.keys {
             PlayerKeySource::File(path) => Some(path.clone()),
             PlayerKeySource::Url(_) => None,
-        });
-        tls.chain(players).collect()
+        }
     }
 }
 
@@ -138,7 +141,6 @@ impl Settings {
         let (ring, mut next_key) = (schedule.at(now), schedule.next_change(now));
         let private_keys = ring.len();
         let mut files: Vec<PathBuf> = keys.file().into_iter().chain(flags.config.as_deref()).map(Into::into).collect();
-        files.extend(fixed.files());
         let servers = first_non_empty(flags.servers, file.servers);
         let mut issuers = vec![issuer(protocol_id, ring, servers, &limits)?];
         for game in file.games {

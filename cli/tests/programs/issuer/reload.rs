@@ -104,6 +104,14 @@ fn sighup_reloads_api_keys_and_servers_of_the_file() {
     program.signal("-HUP");
     assert!(wait_for(&mut program, "SIGHUP").contains("keeping the current keys"));
     assert_eq!(request_token(&program, &folder).status, 201);
+
+    config(&[&folder.digest], "");
+    let line = wait_for(&mut program, "a file has changed");
+    assert!(line.contains("the configuration was read again") && line.contains("issuer.toml"), "{line}");
+    let twice = format!("[[api_keys]]\nid = \"a\"\ndigests = {digest:?}\n").repeat(2);
+    config(&[&folder.digest], &twice);
+    let line = wait_for(&mut program, "a file has changed");
+    assert!(line.contains("two named API keys have the same id") && !line.contains("keygen"), "{line}");
 }
 
 #[test]
@@ -153,6 +161,8 @@ fn key_that_cannot_be_read_at_its_time_seals_later() {
     assert!(seals_with(&program, &folder, PRIVATE_KEY));
     fs::rename(at("unmounted"), at("mounted")).unwrap();
     until("the new key seals", || seals_with(&program, &folder, OTHER_KEY));
+    let line = wait_for(&mut program, "a file has changed");
+    assert!(line.contains("the keys were read again") && line.contains("mounted/keys"), "{line}");
 }
 
 #[test]

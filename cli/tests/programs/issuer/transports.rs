@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
-use super::program::{MAX_WAIT, Program, TestFolder, wait};
+use super::program::{MAX_WAIT, PRIVATE_KEY, Program, TestFolder, wait};
 
 /// Writes a new certificate for `localhost` and its key. Returns the certificate in PEM.
 fn write_certificate(folder: &TestFolder) -> String {
@@ -42,6 +42,16 @@ fn next_line_with(program: &mut Program, part: &str) -> String {
     line
 }
 
+/// Returns the next line of the log that is not about a request.
+fn next_line_of_reload(program: &mut Program) -> String {
+    let mut line = String::new();
+    while line.is_empty() || line.contains("refused a request") {
+        line.clear();
+        assert_ne!(program.log.read_line(&mut line).unwrap(), 0, "the log ended");
+    }
+    line
+}
+
 fn tls_flags(folder: &TestFolder) -> [String; 4] {
     let path = |name: &str| folder.path.join(name).to_str().unwrap().to_owned();
     ["--tls-certificate-file".to_owned(), path("certificate.pem"), "--tls-key-file".to_owned(), path("key.pem")]
@@ -68,7 +78,11 @@ fn certificates_are_reloaded_on_sighup_and_on_change() {
         assert!(start.elapsed() < MAX_WAIT, "the change was not noticed");
         std::thread::sleep(Duration::from_millis(100));
     }
-    next_line_with(&mut program, "a file has changed: the certificates were read again");
+    let line = next_line_with(&mut program, "a file has changed: the certificates were read again");
+    assert!(line.contains(".pem") && !line.contains("/keys"), "{line}");
+    folder.write("keys", PRIVATE_KEY, 0o600);
+    let line = next_line_with(&mut program, "a file has changed");
+    assert!(line.contains("the keys were read again") && line.contains("/keys"), "no certificate has changed: {line}");
 
     folder.write("key.pem", "junk", 0o600);
     program.signal("-HUP");
@@ -226,20 +240,23 @@ fn key_set_of_players_is_read_from_its_file_and_again() {
     };
     assert!(refusal(&program).contains("wrong signature"));
     folder.write("players.json", &key_set("second"), 0o644);
-    next_line_with(&mut program, "a file has changed");
-    // Each kind of keys has a line of its own.
-    let start = Instant::now();
-    while !refusal(&program).contains("unknown key id") {
-        assert!(start.elapsed() < MAX_WAIT, "the change has no effect");
-        std::thread::sleep(Duration::from_millis(50));
+    let line = next_line_of_reload(&mut program);
+    for part in ["a file has changed: the keys of players were read again", "players.json", "keys=1"] {
+        assert!(line.contains(part), "other files have not changed: {line}");
     }
-    folder.write("players.json", "{}", 0o644);
-    program.signal("-HUP");
-    next_line_with(&mut program, "keeping the current keys of players");
     assert!(refusal(&program).contains("unknown key id"));
+    folder.write("players.json", "{}", 0o644);
+    let line = next_line_of_reload(&mut program);
+    assert!(line.contains("keeping the current keys of players") && line.contains("players.json"), "{line}");
+    assert!(refusal(&program).contains("unknown key id"));
+    folder.write("players.json", &key_set("first"), 0o644);
+    let line = next_line_of_reload(&mut program);
+    assert!(line.contains("a file has changed: the keys of players were read again"), "{line}");
+    assert!(refusal(&program).contains("wrong signature"));
     program.signal("-TERM");
     assert_eq!(program.end().0, Some(0));
 
+    folder.write("players.json", "{}", 0o644);
     let (code, message) = folder.refused(folder.bare(&config));
     assert!(code == 2 && message.contains("no JSON Web Key Set"), "{message}");
     for (keys, part) in [("http://id.example/keys", "must be https"), ("missing.json", "cannot be read")] {
