@@ -7,7 +7,7 @@
 //!              └▶ guard: request timeout, body limit, headers of every response, observer: log lines
 //!                   └▶ routes ─▶ authorize: key, scopes, limits
 //!                        ├▶ tokens ─▶ request: parsing ─▶ registry: slots of a group ─▶ Issuer::mint ─▶ response
-//!                        └▶ servers ─▶ registration: parsing ─▶ registry
+//!                        └▶ servers ─▶ registration: parsing ─▶ registry ─▶ server_watch: log lines
 //! ```
 
 mod answer;
@@ -39,9 +39,11 @@ mod request_body;
 mod request_id;
 mod routes;
 mod serve;
+mod server_changes;
 mod server_events;
 mod server_facts;
 mod server_feed;
+mod server_watch;
 mod servers;
 mod spawn;
 mod stream_limit;
@@ -73,6 +75,7 @@ pub use self::request::REQUEST_FIELDS;
 pub use self::request_body::{DRAIN_BYTES, MAX_BODY_BYTES};
 pub use self::routes::ROUTES;
 pub use self::serve::serve;
+use self::server_changes::ServerWatch;
 use self::server_feed::ServerFeed;
 pub use self::spawn::{RunningService, spawn};
 use self::stream_limit::StreamLimit;
@@ -100,6 +103,7 @@ pub struct TokenService {
     wrong_keys: Arc<KeyedLimit<ConnectionSource>>,
     streams: Arc<StreamLimit>,
     server_feed: Arc<ServerFeed>,
+    server_watch: Arc<ServerWatch>,
     observer: Arc<Observer>,
     metrics: Arc<Metrics>,
     hosts: Option<Arc<[String]>>,
@@ -126,6 +130,7 @@ impl TokenService {
             wrong_keys: Arc::new(KeyedLimit::per_minute(WRONG_KEYS_PER_MINUTE)),
             streams: Arc::default(),
             server_feed: Arc::default(),
+            server_watch: Arc::default(),
             observer: Arc::default(),
             metrics: Arc::default(),
             hosts: None,
@@ -144,7 +149,7 @@ impl TokenService {
     /// Returns the service with this registry of game servers.
     #[must_use]
     pub fn with_registry(self, registry: Arc<dyn Registry>) -> Self {
-        Self { registry, server_feed: Arc::default(), ..self }
+        Self { registry, server_feed: Arc::default(), server_watch: Arc::default(), ..self }
     }
 
     /// Returns the service for requests to one of these hosts, with or without a port. Others get status 421. Without

@@ -10,9 +10,10 @@ use super::limited_log::LimitedLog;
 use super::peer::HttpPeer;
 use super::refused_head::RefusedHead;
 use super::request_id::{RequestId, RequestIds};
+use super::server_changes::{ServerChange, WatchedServer};
 use crate::callers::Caller;
 use crate::issuer::Minted;
-use crate::registry::Registration;
+use crate::registry::{MISSED_HEARTBEATS, Registration};
 
 /// The log lines of all requests. Each kind has its own limit, so that strangers hide no line of a backend.
 pub(super) struct Observer {
@@ -21,6 +22,8 @@ pub(super) struct Observer {
     refused_with_key: Arc<LimitedLog<()>>,
     refused_without_key: Arc<LimitedLog<()>>,
     replaced: Arc<LimitedLog<()>>,
+    server_changes: Arc<LimitedLog<()>>,
+    shared_addresses: Arc<LimitedLog<()>>,
     refused_heads: Arc<LimitedLog<(RefusedHead, Option<HttpPeer>)>>,
 }
 
@@ -35,6 +38,12 @@ impl Default for Observer {
             refused_without_key: LimitedLog::per_second(|requests, ()| log_refused(requests, false)),
             replaced: LimitedLog::per_second(|heartbeats, ()| {
                 tracing::warn!(heartbeats, "refused further heartbeats of replaced game servers within a second");
+            }),
+            server_changes: LimitedLog::per_second(|changes, ()| {
+                tracing::info!(changes, "further game servers have registered, are dead, or were removed");
+            }),
+            shared_addresses: LimitedLog::per_second(|servers, ()| {
+                tracing::warn!(servers, "further game servers advertise the address of another one");
             }),
             refused_heads: LimitedLog::per_minute(log_refused_heads),
         }
@@ -61,6 +70,30 @@ impl Observer {
         if self.replaced.count(()).is_some() {
             let (id, addresses) = (&server.id, &server.addresses);
             tracing::warn!(%id, ?addresses, ?by, "two game servers have one id: the one that was replaced is refused");
+        }
+    }
+
+    /// Logs what has happened to a game server.
+    pub(super) fn on_server_change(&self, event: &ServerChange) {
+        let is_conflict = matches!(event, ServerChange::SharesAddress(..));
+        let log = if is_conflict { &self.shared_addresses } else { &self.server_changes };
+        if log.count(()).is_none() {
+            return;
+        }
+        match event {
+            ServerChange::Registered(WatchedServer { id, group, addresses, .. }) => {
+                tracing::info!(%id, %group, ?addresses, "a game server has registered");
+            }
+            ServerChange::Dead(WatchedServer { id, group, addresses, .. }) => {
+                let missed = MISSED_HEARTBEATS;
+                tracing::warn!(%id, %group, ?addresses, missed, "a game server is dead: it has missed its heartbeats");
+            }
+            ServerChange::Removed(WatchedServer { id, group, addresses, .. }) => {
+                tracing::info!(%id, %group, ?addresses, "a game server was removed");
+            }
+            ServerChange::SharesAddress(WatchedServer { id, group, .. }, other, address) => {
+                tracing::warn!(%id, %group, %other, %address, "two game servers advertise one address");
+            }
         }
     }
 
@@ -92,7 +125,9 @@ impl Observer {
 
     /// Logs the sums of what has no line yet, at the end of the service.
     pub(super) fn flush(&self) {
-        for log in [&self.minted, &self.refused_with_key, &self.refused_without_key, &self.replaced] {
+        let (with_key, without_key) = (&self.refused_with_key, &self.refused_without_key);
+        let (changes, shared) = (&self.server_changes, &self.shared_addresses);
+        for log in [&self.minted, with_key, without_key, &self.replaced, changes, shared] {
             log.flush();
         }
         self.refused_heads.flush();

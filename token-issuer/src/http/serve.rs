@@ -24,6 +24,7 @@ use super::guard::GuardedService;
 use super::limited_log::LimitedLog;
 use super::listener::{AcceptedStream, IssuerListener};
 use super::peer::{ConnectionSource, HttpPeer};
+use super::server_watch::watch_servers;
 use super::turns::Turns;
 use super::{HttpLimits, TokenService};
 
@@ -37,6 +38,7 @@ pub async fn serve(listener: impl Into<IssuerListener>, service: TokenService, s
     let listener = listener.into();
     let (limits, observer) = (service.limits, Arc::clone(&service.observer));
     let (running, stop) = watch::channel(());
+    let watching = watch_servers(service.clone()).await;
     let mut acceptor = Acceptor {
         turns: Turns::new(service.clone()),
         guarded: GuardedService::new(service),
@@ -63,6 +65,7 @@ pub async fn serve(listener: impl Into<IssuerListener>, service: TokenService, s
     drop(listener);
     drop(running);
     while acceptor.connections.next_end().await {}
+    drop(watching);
     acceptor.failures.flush();
     observer.flush();
 }

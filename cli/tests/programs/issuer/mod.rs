@@ -10,6 +10,7 @@ mod refusals;
 mod reload;
 #[cfg(target_os = "linux")]
 mod secrets;
+mod servers;
 mod service;
 mod settings;
 mod transports;
