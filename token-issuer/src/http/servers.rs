@@ -105,7 +105,7 @@ pub(super) async fn list(
         require(caller, Permission::Observe)?;
         let wrong = |_| ApiError::new(ErrorCode::InvalidField, "the parameters are `after` and `group`, once each");
         let Query(query) = query.map_err(wrong)?;
-        let after = query.after.as_deref().map(read_id).transpose()?;
+        let after = query.after.as_deref().map(|text| read_id("after", text)).transpose()?;
         let is_listed = |server: &&ServerStatus| {
             let registration = &server.registration;
             after.as_ref().is_none_or(|after| registration.id > *after)
@@ -124,12 +124,12 @@ pub(super) async fn list(
 
 fn path_id(path: &Result<Path<String>, PathRejection>) -> Result<RegistryName, ApiError> {
     // A path that is no UTF-8 is no id either.
-    read_id(path.as_ref().map_or("", |Path(id)| id))
+    read_id("id", path.as_ref().map_or("", |Path(id)| id))
 }
 
-fn read_id(text: &str) -> Result<RegistryName, ApiError> {
+fn read_id(field: &str, text: &str) -> Result<RegistryName, ApiError> {
     let message = "the id of a server has 1 to 64 characters of A-Z a-z 0-9 . _ - and is not `.` or `..`";
-    text.parse().map_err(|_| ApiError::of_field(ErrorCode::InvalidField, "id", message))
+    text.parse().map_err(|_| ApiError::of_field(ErrorCode::InvalidField, field, message))
 }
 
 /// Checks whether a key may register this server, and whether tokens of its game may lead to it.

@@ -129,6 +129,7 @@ fn list_has_pages_and_one_group_on_demand() {
     for wrong in ["?after=a/b", "?x=1", "?after=a&after=b"] {
         assert_eq!(service.get(&format!("/v1/servers{wrong}")).status, 400, "{wrong}");
     }
+    service.get("/v1/servers?after=a/b").assert_refused(400, "invalid_field", Some("after"));
 }
 
 #[test]
