@@ -68,7 +68,8 @@ fn refuse(service: &TokenService, connection: Option<&ConnectionState>) -> ApiEr
     if let Some(Err(wait)) = peer.map(|peer| service.count_wrong_key(peer.into())) {
         return ApiError::too_many_requests(wait);
     }
-    let message = "the header `Authorization: Bearer <API key>` with a valid key is required";
+    let message = "the header `Authorization: Bearer <API key>` with a valid key is required; a named key is \
+                   its id, a dot and the secret";
     ApiError::new(ErrorCode::Unauthorized, message)
 }
 

@@ -232,6 +232,11 @@ impl ApiError {
         Self { field: field.map(str::to_owned), ..Self::new(ErrorCode::Forbidden, message) }
     }
 
+    /// Returns the refusal of a key that may not use this group.
+    pub(super) fn forbidden_group(group: &RegistryName) -> Self {
+        Self::forbidden(Some("group"), &format!("this API key may not use the group `{group}`"))
+    }
+
     /// Returns the error with the time until the next attempt, in whole seconds.
     pub(super) fn with_retry_after(self, wait: Duration) -> Self {
         self.with_header(RETRY_AFTER, whole_seconds(wait).into())

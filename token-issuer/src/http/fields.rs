@@ -100,8 +100,9 @@ pub(super) fn out_of_range(field: &str, limit: &str) -> ApiError {
 
 /// Parses a number or a decimal string: JavaScript cannot represent integers above 2^53 exactly.
 pub(super) fn read_u64(field: &str, value: &Value) -> Result<u64, ApiError> {
-    parse_u64(value)
-        .ok_or_else(|| invalid(field, "must be an integer from 0 to 18446744073709551615, as a number or a string"))
+    parse_u64(value).ok_or_else(|| {
+        invalid(field, "must be a decimal integer from 0 to 18446744073709551615, as a number or a string")
+    })
 }
 
 pub(super) fn parse_u64(value: &Value) -> Option<u64> {

@@ -138,7 +138,7 @@ fn check_registration(authorized: &Authorized, server: &Registration) -> Result<
     require(caller, Permission::Register)?;
     let scopes = caller.scopes();
     if scopes.groups.as_ref().is_some_and(|groups| !groups.contains(&server.group)) {
-        return Err(ApiError::forbidden(Some("group"), "this API key may not use this group"));
+        return Err(ApiError::forbidden_group(&server.group));
     }
     if scopes.protocol_ids.as_ref().is_some_and(|ids| !ids.contains(&server.protocol_id)) {
         return Err(ApiError::forbidden(Some("protocol_id"), "this API key may not use this protocol id"));

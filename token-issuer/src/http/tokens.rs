@@ -19,7 +19,7 @@ use super::authorize::{Authorized, Unauthorized, authorize, expect_json, expect_
 use super::connection_state::ConnectionState;
 use super::error::{ApiError, ErrorCode};
 use super::query::expect_no_query;
-use super::request::{self, CLIENT_ID, GROUP, GroupChoice, PROTOCOL_ID, SERVER_ADDRESSES, TokenBody};
+use super::request::{self, CLIENT_ID, GroupChoice, PROTOCOL_ID, SERVER_ADDRESSES, TokenBody};
 use super::request_body::RequestBody;
 use super::request_id::RequestId;
 use crate::callers::{Caller, Permission};
@@ -136,8 +136,8 @@ fn check_scopes(caller: &Caller, body: &TokenBody) -> Result<(), ApiError> {
             let message = "this API key may request tokens for groups of servers only";
             return Err(ApiError::forbidden(Some(SERVER_ADDRESSES), message));
         }
-        if body.group.as_ref().is_some_and(|group| !groups.contains(&group.group)) {
-            return Err(ApiError::forbidden(Some(GROUP), "this API key may not use this group"));
+        if let Some(group) = body.group.as_ref().filter(|group| !groups.contains(&group.group)) {
+            return Err(ApiError::forbidden_group(&group.group));
         }
     }
     // With a player_jwt, `find_client_id` accepts the id of that player only.

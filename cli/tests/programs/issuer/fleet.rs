@@ -77,6 +77,8 @@ fn named_keys_do_what_their_scopes_allow() {
         assert_eq!((status, &answer["error"]["code"]), (403, &json!("forbidden")), "{method} {path} {body}");
     }
     assert_eq!(send(&program, &lobby, "POST", "/v1/tokens", &token).1["server_ids"], json!(["a"]));
+    let casual = send(&program, &lobby, "POST", "/v1/tokens", &json!({"client_id": 7, "group": "casual"})).1;
+    assert_eq!(casual["error"]["message"], "this API key may not use the group `casual`");
     let (_, list) = send(&program, &monitor, "GET", "/v1/servers", &Value::Null);
     assert_eq!(list["servers"][0]["reserved_slots"], 1);
     let wrong = send(&program, &lobby, "POST", "/v1/tokens", &json!({"client_id": 7, "group": "ranked"}));

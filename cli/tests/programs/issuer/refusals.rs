@@ -27,12 +27,19 @@ fn refusal_is_logged_with_its_request_id_key_and_peer() {
         line
     };
     let stranger = next_line();
-    for part in ["refused a request", "unauthorized", "status=401", "peer=127.0.0.1:", "request_id=stranger-1"] {
+    for part in [
+        "refused a request",
+        "unauthorized",
+        "its id, a dot and the secret",
+        "status=401",
+        "peer=127.0.0.1:",
+        "request_id=stranger-1",
+    ] {
         assert!(stranger.contains(part), "{stranger}");
     }
     assert!(!stranger.contains("key=") && !stranger.contains("sgk_wrong"), "{stranger}");
     let refused = next_line();
-    let reason = "reason=\"client_id must be";
+    let reason = "reason=\"client_id must be a decimal integer";
     let field = "field=\"client_id\"";
     for part in
         ["refused a request", "invalid_field", field, reason, "status=400", " key=1", "peer=127.0.0.1:", "request_id="]
