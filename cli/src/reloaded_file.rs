@@ -1,25 +1,23 @@
-//! A file that a running program reads again, and the outcome of its last read.
+//! One file that a running program reads again, and the outcome of its last read.
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
-use crate::file_watch::{self, Version};
-use crate::reload::{LastRead, ReloadCause};
+use crate::reload::ReloadCause;
+use crate::reloaded_files::ReloadedFiles;
 
-/// A file that is read again after SIGHUP, after a change, and some seconds after a failed read.
+/// A file that is read again alone, by the rules of [`ReloadedFiles`].
 #[derive(Debug)]
 pub struct ReloadedFile {
     path: PathBuf,
-    /// The version that was read last.
-    version: Option<Version>,
-    last_read: LastRead,
+    files: ReloadedFiles,
 }
 
 impl ReloadedFile {
     /// Creates it for a file in its present version, which the program reads now, or has read.
     #[must_use]
     pub fn new(path: &Path) -> Self {
-        Self { path: path.to_owned(), version: file_watch::version(path), last_read: LastRead::default() }
+        Self { path: path.to_owned(), files: ReloadedFiles::new([path.to_owned()]) }
     }
 
     /// Returns the path.
@@ -31,26 +29,17 @@ impl ReloadedFile {
     /// Returns whether the last read has failed.
     #[must_use]
     pub const fn has_failed(&self) -> bool {
-        self.last_read.has_failed()
+        self.files.has_failed()
     }
 
-    /// Reads the file with `read`: always after SIGHUP, otherwise if it has another version than the one that was read
-    /// last, or that read failed. Returns what is worth a log line: what was read, or an error that is not in the log
-    /// yet. It looks at the file, which takes as long as the disk hangs.
+    /// Reads the file with `read`, as [`ReloadedFiles::read_again`]. Returns what is worth a log line: what was read,
+    /// or an error that is not in the log yet.
     pub fn read_again<T, E: Display>(
         &mut self,
         cause: ReloadCause,
         read: impl FnOnce() -> Result<T, E>,
     ) -> Option<Result<T, String>> {
-        let (present, has_failed) = (file_watch::version(&self.path), self.has_failed());
-        let is_new = std::mem::replace(&mut self.version, present) != present;
-        if !is_new && !has_failed && cause != ReloadCause::Signal {
-            return None;
-        }
-        let result = read().map_err(|error| error.to_string());
-        let is_retry = cause == ReloadCause::Files && has_failed;
-        let is_worth_a_line = self.last_read.record(is_retry, result.as_ref().err().cloned());
-        (result.is_ok() || is_worth_a_line).then_some(result)
+        self.files.read_again(cause, read).map(|(_, result)| result)
     }
 }
 
