@@ -192,16 +192,18 @@ impl PacketTracker {
         self.received.set_nonce(packet.sequence, frame.nonces.own);
         let Self { nonces: Some(nonces), sent, arrival_order, .. } = self else { return };
         let mut sum = NonceSum::new(packet.sequence);
-        let is_known = ack_words(packet.acks, frame.extended_acks).all(|(ack, bits)| {
+        for (ack, bits) in ack_words(packet.acks, frame.extended_acks) {
             let mut known = [0, 0];
-            let resolved = sent.resolve_acks(ack, bits, *arrival_order, |back, number, bits| {
+            let is_known = sent.resolve_acks(ack, bits, *arrival_order, |back, number, bits| {
                 let [low, high] = nonces.planes(number, bits);
                 known = [known[0] | low << back, known[1] | high << back];
             });
+            if !is_known {
+                return;
+            }
             sum.add(known);
-            resolved
-        });
-        self.has_false_acks |= is_known && sum.get() != frame.nonces.sum;
+        }
+        self.has_false_acks |= sum.get() != frame.nonces.sum;
     }
 
     /// Counts the bytes of an accepted datagram.
@@ -249,7 +251,7 @@ impl PacketTracker {
             // waited at the peer, for up to 16 packets of a one-sided stream, or for the next header after a lost one
             // (RFC 9002, section 5.1, has the same rule). A packet that counted as lost gives none, as in the article.
             if acked.packet.sequence == ack && !acked.late {
-                rtt.sample(now.since(acked.packet.sent_at));
+                rtt.sample(now.as_nanos().saturating_sub(acked.packet.sent_at.as_nanos()));
             }
             meter.on_acked(acked, now);
             counters.acked += 1;

@@ -13,19 +13,21 @@ pub(super) struct Rtt {
     smoothing: f64,
     /// Milliseconds.
     smoothed: f64,
-    latest: Duration,
+    /// Nanoseconds.
+    latest: u64,
     history: RttHistory,
 }
 
 impl Rtt {
     pub(super) fn new(smoothing: f64, samples: u16) -> Self {
-        Self { smoothing, smoothed: 0.0, latest: Duration::ZERO, history: RttHistory::new(samples) }
+        Self { smoothing, smoothed: 0.0, latest: 0, history: RttHistory::new(samples) }
     }
 
+    /// Adds a sample in nanoseconds.
     #[inline]
-    pub(super) fn sample(&mut self, rtt: Duration) {
+    pub(super) fn sample(&mut self, rtt: u64) {
         // Signed, because x86 converts only signed integers in one instruction.
-        let millis = rtt.as_nanos() as i64 as f64 / 1e6;
+        let millis = rtt as i64 as f64 / 1e6;
         let off = millis - self.smoothed;
         // An average of zero means that there is none (§2.5).
         let is_start = self.smoothed <= 0.0 || off.abs() < SAME;
@@ -39,7 +41,7 @@ impl Rtt {
         let (min, max) = self.history.extremes()?;
         let mean = self.history.mean();
         Some(RttStats {
-            latest: self.latest,
+            latest: Duration::from_nanos(self.latest),
             smoothed: millis(self.smoothed),
             min,
             max,
@@ -71,8 +73,8 @@ impl RttHistory {
     }
 
     #[inline]
-    fn add(&mut self, rtt: Duration) {
-        let micros = u32::try_from(rtt.as_nanos() as u64 / 1000).unwrap_or(u32::MAX);
+    fn add(&mut self, rtt: u64) {
+        let micros = u32::try_from(rtt / 1000).unwrap_or(u32::MAX);
         if let Some(oldest) = self.samples.get_mut(usize::from(self.next)) {
             *oldest = micros;
         } else {
@@ -123,7 +125,7 @@ mod tests {
         let mut rtt = Rtt::new(constants::RTT_SMOOTHING, 16);
         assert_eq!(rtt.stats(), None);
         for (sample, smoothed) in [(0, 0), (100, 100_000), (200, 110_000), (110, 110_000), (10, 100_000)] {
-            rtt.sample(ms(sample));
+            rtt.sample(sample * 1_000_000);
             let stats = rtt.stats().unwrap();
             assert!(stats.smoothed.abs_diff(Duration::from_micros(smoothed)) < Duration::from_nanos(10), "{sample}");
             assert_eq!(stats.latest, ms(sample));
@@ -138,7 +140,7 @@ mod tests {
         ) {
             let mut rtt = Rtt::new(constants::RTT_SMOOTHING, size);
             for sample in &samples {
-                rtt.sample(Duration::from_micros(*sample));
+                rtt.sample(sample * 1000);
             }
             let last: Vec<f64> = samples.iter().rev().take(size.into()).map(|micros| *micros as f64).collect();
             let mean = last.iter().sum::<f64>() / last.len() as f64;

@@ -171,6 +171,8 @@ impl DelayEstimator {
                     (least.queue.at_most(queue), least.socket_delay.at_most(socket_delay));
             }
             _ => {
+                // Not all feedback asks for the queue.
+                self.drop_old(now);
                 self.recent.push(FilterSlice { since: now, queue, socket_delay });
             }
         }
@@ -192,9 +194,7 @@ impl DelayEstimator {
 
     /// Returns the minimum queueing delay of the filter's time, less the remaining jitter.
     pub(super) fn queue(&mut self, now: f64) -> Option<f64> {
-        let filter = (FILTER_ROUND_TRIPS * self.round_trip?).at_least(FILTER_INTERVALS * self.feedback_interval);
-        let filter = filter.clamp(MIN_FILTER.0, MAX_FILTER.0);
-        self.recent.drop_while(2, |least, _| least.since < now - filter);
+        self.drop_old(now);
         // The smallest socket delay once: each queue sample already contains its own.
         let (queue, socket_delay) = self
             .recent
@@ -202,6 +202,14 @@ impl DelayEstimator {
             .map(|least| (least.queue, least.socket_delay))
             .reduce(|least, slice| (least.0.at_most(slice.0), least.1.at_most(slice.1)))?;
         Some((queue - socket_delay - JITTER_LEFT * self.excess_jitter()).at_least(0.0))
+    }
+
+    /// Drops the samples from before the filter's time.
+    fn drop_old(&mut self, now: f64) {
+        let round_trips = FILTER_ROUND_TRIPS * self.round_trip.unwrap_or(0.0);
+        let filter = round_trips.at_least(FILTER_INTERVALS * self.feedback_interval);
+        let filter = filter.at_least(MIN_FILTER.0).at_most(MAX_FILTER.0);
+        self.recent.drop_while(2, |least, _| least.since < now - filter);
     }
 
     /// Returns the smaller of the two newest samples, less the remaining jitter.

@@ -25,7 +25,8 @@ pub(super) struct DeliveryRate {
     /// Times, and the bytes delivered until then.
     record: Ring<(f64, f64)>,
     rate: f64,
-    instant_rate: f64,
+    /// The newest sample, also if the record does not have it.
+    newest: (f64, f64),
     measured_at: Seconds,
     /// Packets sent until then are not measured.
     restarted_at: Seconds,
@@ -38,7 +39,7 @@ impl DeliveryRate {
         Self {
             record: Ring::new(STEPS),
             rate: 0.0,
-            instant_rate: 0.0,
+            newest: (0.0, 0.0),
             measured_at: Seconds::NEVER,
             restarted_at: Seconds::NEVER,
             peak: WindowedMinMax::max(PEAK_WINDOW, RECENT_PEAK_WINDOW),
@@ -60,9 +61,7 @@ impl DeliveryRate {
             self.measured_at = Seconds(now);
             self.peak.push(self.rate, now);
         }
-        // The instant rate falls back to the span's rate while the record is too short.
-        let before = self.record.iter().rev().find(|(at, _)| *at <= received - INSTANT_SPAN.0);
-        self.instant_rate = before.map_or(self.rate, |(at, until_then)| (delivered - until_then) / (received - at));
+        self.newest = (received, delivered);
         // Merge arrivals within a step: the record must hold the longest span at any packet rate.
         if self.record.newest().is_none_or(|(at, _)| received >= at + STEP.0) {
             self.record.push((received, delivered));
@@ -79,9 +78,11 @@ impl DeliveryRate {
         self.measured_at
     }
 
-    /// Returns bytes per second over the last 50 ms.
+    /// Returns bytes per second over the last 50 ms; over the span while the record is too short.
     pub(super) fn instant_rate(&self) -> f64 {
-        self.instant_rate
+        let (received, delivered) = self.newest;
+        let before = self.record.iter().rev().find(|(at, _)| *at <= received - INSTANT_SPAN.0);
+        before.map_or(self.rate, |(at, until_then)| (delivered - until_then) / (received - at))
     }
 
     /// Returns the maximum rate of the last 10 s.

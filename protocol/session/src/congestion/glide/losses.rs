@@ -145,7 +145,12 @@ impl LossEstimator {
         if now - current.at > BUCKET.0 {
             let ended = LossBucket { at: now, ..core::mem::replace(current, LossBucket::new(now)) };
             self.buckets.push(ended);
-            self.update_shares(now);
+            let span = BUCKET.0 * BUCKETS as f64;
+            self.buckets.drop_while(1, |oldest, _| oldest.at < now - span);
+            // The usual case: all shares stay zero, and a further bucket without a loss changes nothing.
+            if ended.lost > 0 || self.long > 0.0 || self.recent > 0.0 {
+                self.update_shares(now);
+            }
         }
         if now > self.random_loss_until {
             // An old measurement may be of another route.
@@ -163,8 +168,6 @@ impl LossEstimator {
     }
 
     fn update_shares(&mut self, now: f64) {
-        let span = BUCKET.0 * BUCKETS as f64;
-        self.buckets.drop_while(1, |oldest, _| oldest.at < now - span);
         let (mut sum, mut packets, mut is_recent) = (LossBucket::new(now), 0.0, true);
         // Newest first, so that the recent share is complete before the long one.
         for bucket in self.buckets.iter().rev() {

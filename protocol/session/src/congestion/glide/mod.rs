@@ -10,7 +10,8 @@
 //!            ├▶ link_stall ──── whether the path has just stood still      │
 //!            ├▶ delivery_rate ─ what arrives, by the receiver's clock      ├▶ PathSample
 //!            ├▶ losses ──────── loss, and how much of it is random         │
-//!  on_sent ──▶  send_rate ───── what is sent                              ─┘
+//!  on_sent ──▶  send_rate ───── what is sent                              ─┤
+//!               sample_clock ── whether there is anything to decide        ─┘
 //!
 //!  PathSample ─┬▶ policer ───── does loss without a queue depend on the rate?
 //!              ├▶ probe_down ── is the standing queue self-inflicted?
@@ -35,6 +36,7 @@ mod path_sample;
 mod policer;
 mod probe_down;
 mod protected_demand;
+mod sample_clock;
 mod send_rate;
 mod slow_start;
 mod startup;
@@ -54,6 +56,7 @@ use self::path_sample::PathSample;
 use self::policer::{PolicerDetector, PolicerFinding};
 use self::probe_down::{CrossTraffic, DownProbes, ProbeResult};
 use self::protected_demand::ProtectedDemand;
+use self::sample_clock::SampleClock;
 use self::send_rate::SendRate;
 use self::slow_start::{INITIAL_PACKETS, SlowStart};
 use self::startup::{Startup, StartupStep};
@@ -104,8 +107,6 @@ const MAX_WINDOW_QUEUE: Seconds = Seconds(0.5);
 /// The feedback intervals in the window of delay mode, and a margin in seconds for late timers.
 const WINDOW_INTERVALS: f64 = 1.2;
 const WINDOW_MARGIN: Seconds = Seconds(0.010);
-/// The longest time between two feedbacks that counts, in seconds: growth would jump after a silence.
-const MAX_STEP: Seconds = Seconds(0.25);
 /// The delay of a queue above this many targets is estimated from the bytes in flight, as at least this share of the
 /// target: such a queue is measured late, when part of it has drained.
 const LONG_QUEUE_TARGETS: f64 = 3.0;
@@ -165,6 +166,7 @@ pub(crate) struct Glide {
     /// Whether the path has delivered more than the initial rate.
     is_fast: bool,
     queue: LastQueue,
+    samples: SampleClock,
     /// A probe of a demand started since the last call of [`take_probe`](Controller::take_probe).
     has_new_probe: bool,
 }
@@ -229,17 +231,35 @@ impl Glide {
             startup_ended_at: f64::NEG_INFINITY,
             is_fast: false,
             queue: LastQueue::default(),
+            samples: SampleClock::new(),
             has_new_probe: false,
         }
     }
 
-    /// Measures the path (Glide §4); `None` until a packet was acknowledged and a delivery rate is known.
-    fn read(&mut self, feedback: &Feedback<'_>) -> Option<PathSample> {
+    /// Counts what was acknowledged and lost, and measures the newest arrival, as [`measure`](Self::measure) does.
+    fn count(&mut self, feedback: &Feedback<'_>) -> Option<(f64, f64)> {
         let now = seconds(feedback.now);
-        let step = self.delay.on_feedback(now).unwrap_or(0.0).clamp(0.0, MAX_STEP.0);
+        self.delay.on_feedback(now);
         self.losses.take_back(feedback.late, now);
         self.losses.count(feedback.acked.len(), feedback.lost, &self.send_rate, now);
         let newest = feedback.newest.map(|newest| self.measure(&newest, feedback, now));
+        self.count_in_slow_start(feedback);
+        newest
+    }
+
+    /// Returns whether there is nothing to decide: the last sample was quiet, the application has sent all it had,
+    /// nothing is lost, and there is no queue (Glide §4.9).
+    fn may_wait(&self, feedback: &Feedback<'_>, newest: Option<(f64, f64)>) -> bool {
+        self.app_limited
+            && self.samples.may_wait(seconds(feedback.now))
+            && feedback.lost.is_empty()
+            && newest.is_none_or(|(_, queue)| sample_clock::is_quiet(queue, self.queue.target))
+    }
+
+    /// Samples the path (Glide §4); `None` until a packet was acknowledged and a delivery rate is known.
+    fn sample(&mut self, feedback: &Feedback<'_>, newest: Option<(f64, f64)>) -> Option<PathSample> {
+        let now = seconds(feedback.now);
+        let step = self.samples.step(now);
         let round_trip = self.delay.round_trip()?;
         let (queue, instant_queue) = (self.delay.queue(now)?, self.delay.instant_queue()?);
         let arrivals = self.delivery.rate();
@@ -297,6 +317,9 @@ impl Glide {
 
     /// Ignores the losses of an outage, and restarts the record of what was delivered, which would span it.
     fn check_outage(&mut self, feedback: &Feedback<'_>) {
+        if feedback.lost.is_empty() {
+            return self.outage.on_acked(feedback.acked);
+        }
         let packet_time = Seconds(self.largest_packet / self.delivery.rate().at_least(FLOOR.0));
         let outage = self.outage.on_feedback(feedback.acked, feedback.lost, &self.send_rate, packet_time);
         // With a long queue the capacity may have fallen far: then a queue that overflows drops such runs.
@@ -621,6 +644,13 @@ impl Glide {
         now <= self.hold.until
     }
 
+    /// Returns whether there is no queue, and no probe, test or limit that the next feedback could end.
+    fn is_quiet(&self, sample: &PathSample) -> bool {
+        let is_active = self.is_held(sample.now) || self.down_probes.is_active() || self.policer.is_active();
+        let is_steady = self.mode != GlideMode::Compete && !sample.is_draining && !is_active;
+        is_steady && sample_clock::is_quiet(sample.queue, sample.target)
+    }
+
     fn probe_context(&self, now: f64) -> ProbeContext {
         ProbeContext {
             is_held: self.is_held(now),
@@ -644,7 +674,10 @@ impl Controller for Glide {
 
     fn on_feedback(&mut self, feedback: &Feedback<'_>) {
         let now = Seconds::from(feedback.now);
-        if let Some((idle_time, timeout)) = self.idle_time(now) {
+        // The usual case: no timeout, and none that no tick noticed.
+        if (self.feedback_timeout.is_expired() || !feedback.lost.is_empty())
+            && let Some((idle_time, timeout)) = self.idle_time(now)
+        {
             let silence = self.feedback_timeout.on_feedback(idle_time, timeout, feedback.lost);
             if silence != Silence::None {
                 self.losses.ignore_until(now);
@@ -658,15 +691,20 @@ impl Controller for Glide {
         self.flight.on_feedback(feedback.in_flight, feedback.now);
         self.check_outage(feedback);
         let feedback = Feedback { lost: self.losses.without_ignored(feedback.lost), ..*feedback };
-        let sample = self.read(&feedback);
-        self.count_in_slow_start(&feedback);
-        if let Some(sample) = sample {
+        let newest = self.count(&feedback);
+        if self.may_wait(&feedback, newest) {
+            return;
+        }
+        if let Some(sample) = self.sample(&feedback, newest) {
             let initial = self.config.initial.0;
             if self.slow_start.as_mut().is_some_and(|slow_start| slow_start.ends_early(&sample, initial)) {
                 self.slow_start = None;
             }
             self.decide(&sample, &feedback);
             self.queue = LastQueue { delay: Some(sample.queue), target: sample.target, arrivals: sample.arrivals };
+            if self.is_quiet(&sample) {
+                self.samples.set_quiet(now.0);
+            }
         } else if let (Some(slow_start), Some(round_trip)) = (&self.slow_start, self.delay.round_trip())
             && !self.app_limited
             && let Some(rate) = slow_start.unmeasured_rate(round_trip)

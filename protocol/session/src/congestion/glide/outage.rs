@@ -36,8 +36,14 @@ impl OutageDetector {
         packet_time: Seconds,
     ) -> Option<Seconds> {
         let outage = self.find(acked, lost, send_rate, packet_time);
-        self.acked_until = acked.iter().map(sent_at).fold(self.acked_until, Seconds::max);
+        self.on_acked(acked);
         outage
+    }
+
+    /// Processes feedback without losses.
+    #[inline]
+    pub(super) fn on_acked(&mut self, acked: &[SentPacket]) {
+        self.acked_until = acked.iter().map(sent_at).fold(self.acked_until, Seconds::max);
     }
 
     fn find(

@@ -176,6 +176,11 @@ impl PolicerDetector {
         self.test.is_some()
     }
 
+    /// Returns whether there is a limit or a test.
+    pub(super) fn is_active(&self) -> bool {
+        self.is_testing() || self.rate.is_finite()
+    }
+
     /// Takes back the losses of packets that were late.
     pub(super) fn take_back(&mut self, late: &[SentPacket]) {
         if let Some(test) = &mut self.test {

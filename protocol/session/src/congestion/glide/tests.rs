@@ -443,3 +443,39 @@ fn restart_ends_probe_and_held_rate() {
     assert!(!glide.down_probes.is_active() && !glide.is_held(100.05));
     assert!(glide.slow_start.is_none(), "the path was measured before");
 }
+
+/// Returns how many samples are taken in the next half second, with feedback each 33 ms.
+fn samples(path: &mut Path) -> usize {
+    let is_new = |path: &mut Path| {
+        let last = path.glide.samples.last;
+        path.run(0.001);
+        path.glide.samples.last != last
+    };
+    (0..500).filter(|_| is_new(path)).count()
+}
+
+#[test]
+fn quiet_path_of_a_game_is_sampled_rarely() {
+    let game = || {
+        let mut path = Path::new(10.0, 40.0, 250.0);
+        path.run(3.0);
+        path.want(200_000.0);
+        path.run(3.0);
+        path
+    };
+    let mut path = game();
+    let quiet = samples(&mut path);
+    path.glide.set_demand(Demand::Unmet);
+    let waiting = samples(&mut path);
+    let mut path = game();
+    path.lose_every = Some(3);
+    path.run(0.1);
+    let lossy = samples(&mut path);
+    let mut path = game();
+    // Other flows leave no more than the game needs.
+    (path.rate, path.free_at) = (200_000.0, path.now + 0.05);
+    path.run(0.1);
+    let queued = samples(&mut path);
+    assert!((4..=6).contains(&quiet), "{quiet} samples of a quiet path");
+    assert!(waiting.min(lossy).min(queued) >= 12, "{waiting} {lossy} {queued}");
+}

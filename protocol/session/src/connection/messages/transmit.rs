@@ -90,7 +90,7 @@ impl Connection {
 
     /// Begins a tick if the caller slept through the last one.
     fn tick_if_due(&mut self, now: Instant) {
-        let is_due = self.ticked_at.is_none_or(|ticked_at| now.since(ticked_at) >= self.path.tick_interval());
+        let is_due = self.ticked_at.is_none_or(|ticked_at| now.reached(ticked_at, self.path.tick_interval()));
         // A call between two ticks, because something arrived, shares the budgets of the tick before.
         if is_due && self.ticked_at != Some(now) {
             self.tick(now);
