@@ -194,18 +194,20 @@ impl Player {
 
     /// Makes the inputs that are due, predicts the own figure, and sends all inputs that the server has not confirmed.
     fn frame(&mut self, now: Duration) {
+        // The player acts by what is on the screen: the frame before.
+        let shown = self.playout.tick();
         self.playout.advance(now);
         let Some(newest) = self.input_clock.advance(now) else { return };
         // After a jump back of the clock the inputs of its ticks are made again. A tick may be the last one there is.
         let before = newest.saturating_sub(1);
         let made = self.made.filter(|made| *made <= newest).unwrap_or(before).max(newest.saturating_sub(MAX_GAP));
         for tick in (made..newest).map(|tick| tick + 1) {
-            self.log.push(tick, self.keys);
+            self.log.push(tick, self.keys, shown);
             self.predict(tick);
         }
         self.made = Some(newest.max(made));
         let mut buf = [0; MAX_INPUT_BYTES];
-        let length = self.log.write(self.playout.tick(), self.replica.resync_request(), &mut buf);
+        let length = self.log.write(self.replica.resync_request(), &mut buf);
         // If it is refused, the next message repeats its inputs.
         let _ = self.client.send_message(self.channels.inputs, buf.get(..length).unwrap_or(&[]));
     }

@@ -111,8 +111,9 @@ struct Exchange {
     buffer: InputBuffer,
     /// The server's tick.
     now: u32,
-    /// The tick of the newest input.
+    /// The tick of the newest input, and the tick that the client showed when it made it.
     made: u32,
+    shown: Option<f64>,
     /// The keys of all ticks.
     truth: BTreeMap<u32, Keys>,
     /// The ticks with a message that arrived in time to be kept.
@@ -126,14 +127,14 @@ impl Exchange {
         let start = [100, 65_500, 131_030, 4_000_000_000][usize::from(start % 4)] + u32::from(start / 4);
         let (truth, arrived) = (BTreeMap::new(), BTreeSet::new());
         let (log, buffer) = (InputLog::new(), InputBuffer::new(ONCE));
-        Self { log, buffer, now: start, made: start, truth, arrived, late: Vec::new() }
+        Self { log, buffer, now: start, made: start, shown: None, truth, arrived, late: Vec::new() }
     }
 
     fn run(&mut self, input: &mut Input<'_>) {
         while let Some(operation) = input.operation() {
             match operation % 8 {
-                0 | 1 => self.make(1, u32::from(input.u8())),
-                2 => self.make(1 + u32::from(input.u8()) % 8, u32::from(input.u8() % 8) << 20),
+                0 | 1 => self.make(1, u32::from(input.u8()), input.u8()),
+                2 => self.make(1 + u32::from(input.u8()) % 8, u32::from(input.u8() % 8) << 20, input.u8()),
                 3 | 4 => self.send(input.u8()),
                 5 => self.play(1 + u32::from(input.u8()) % 40),
                 6 => self.report(input.u8() % 4 != 0),
@@ -148,23 +149,23 @@ impl Exchange {
     }
 
     /// Makes the input of the tick after the newest one, or of a later one after a gap.
-    fn make(&mut self, ticks: u32, keys: Keys) {
+    fn make(&mut self, ticks: u32, keys: Keys, behind: u8) {
         self.made += ticks;
-        self.log.push(self.made, keys);
+        self.shown = (behind & 64 != 0).then(|| f64::from(self.made) - f64::from(behind) / 4.0);
+        self.log.push(self.made, keys, self.shown);
         self.truth.insert(self.made, keys);
     }
 
     /// Sends what is not confirmed. It arrives, arrives twice, comes late, or gets lost.
     fn send(&mut self, way: u8) {
         let mut buf = [0; MAX_INPUT_BYTES];
-        let shown = (way & 64 != 0).then(|| f64::from(self.made) - f64::from(way) / 4.0);
         let resync = (way & 128 != 0).then_some(ResyncRequest(way % 16));
-        let length = self.log.write(shown, resync, &mut buf);
+        let length = self.log.write(resync, &mut buf);
         assert_eq!(length == 0, self.truth.is_empty(), "there is a message as soon as there is an input");
         if length == 0 {
             return;
         }
-        let sent = SentInputs { bytes: buf[..length].to_vec(), newest: self.made, shown, resync };
+        let sent = SentInputs { bytes: buf[..length].to_vec(), newest: self.made, shown: self.shown, resync };
         match way % 4 {
             0 => self.deliver(&sent),
             1 => {
@@ -216,7 +217,7 @@ impl Exchange {
         }
         (self.now, self.made) = (self.now.max(self.made), self.now.max(self.made) + 2);
         for round in 0..100 {
-            self.make(1, round);
+            self.make(1, round, 0);
             self.send(0);
             self.report(true);
             let missed = self.buffer.missed();
@@ -224,6 +225,6 @@ impl Exchange {
             assert!(round < 3 || self.buffer.missed() == missed, "an input in time is missing");
         }
         let mut buf = [0; MAX_INPUT_BYTES];
-        assert_eq!(self.log.write(None, None, &mut buf), 7, "only the newest input is left");
+        assert_eq!(self.log.write(None, &mut buf), 7, "only the newest input is left");
     }
 }

@@ -38,21 +38,23 @@ pub type Keys = u32;
 /// let (mut log, mut buffer) = (InputLog::new(), InputBuffer::new(0));
 /// let mut buf = [0; MAX_INPUT_BYTES];
 /// for tick in 100..105 {
-///     log.push(tick, tick % 2);
-///     let length = log.write(None, None, &mut buf);
+///     // The player saw the world as it was ten ticks before.
+///     log.push(tick, tick % 2, Some(f64::from(tick) - 10.0));
+///     let length = log.write(None, &mut buf);
 ///     // Only the last message arrives, and brings all five inputs.
 ///     if tick == 104 {
 ///         buffer.read(&buf[..length], 100.25)?;
 ///     }
 /// }
 /// assert_eq!((100..105).map(|tick| buffer.keys(tick).keys).collect::<Vec<_>>(), [0, 1, 0, 1, 0]);
+/// assert_eq!(buffer.shown(104), 94.0);
 /// log.on_confirmed(104);
-/// assert_eq!(log.write(None, None, &mut buf), 7, "nothing older than the newest one");
+/// assert_eq!(log.write(None, &mut buf), 9, "nothing older than the newest one");
 /// # Ok::<(), slipgate_sync::StateReadError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct InputLog {
-    keys: [Keys; MAX_INPUTS],
+    inputs: [LoggedInput; MAX_INPUTS],
     newest: Option<u32>,
     /// The newest tick that the server has confirmed.
     confirmed: Option<u32>,
@@ -60,6 +62,13 @@ pub struct InputLog {
     count: usize,
     /// How often an earlier tick got another input, modulo 16.
     epoch: u8,
+}
+
+/// An input of a tick, and the tick that the client showed when it was made.
+#[derive(Clone, Copy, Debug)]
+struct LoggedInput {
+    keys: Keys,
+    shown: Option<f64>,
 }
 
 impl Default for InputLog {
@@ -72,13 +81,17 @@ impl InputLog {
     /// Returns a log without inputs.
     #[must_use]
     pub const fn new() -> Self {
-        Self { keys: [0; MAX_INPUTS], newest: None, confirmed: None, count: 0, epoch: 0 }
+        let none = LoggedInput { keys: 0, shown: None };
+        Self { inputs: [none; MAX_INPUTS], newest: None, confirmed: None, count: 0, epoch: 0 }
     }
 
-    /// Adds the keys of a tick. After a gap, the inputs before it are forgotten. The newest tick again is ignored. An
-    /// earlier tick, which [`InputClock`](crate::InputClock) returns after a jump back, makes it forget all inputs. It
-    /// starts an epoch: the server replaces the inputs that it has of this tick and later ones.
-    pub const fn push(&mut self, tick: u32, keys: Keys) {
+    /// Adds the keys of a tick. `shown` is the tick that the client showed when the player pressed them, with its
+    /// fraction, for lag compensation: [`PlayoutClock::tick`](crate::PlayoutClock::tick) of the frame on the screen.
+    ///
+    /// After a gap, the inputs before it are forgotten. The newest tick again is ignored. An earlier tick, which
+    /// [`InputClock`](crate::InputClock) returns after a jump back, makes it forget all inputs. It starts an epoch: the
+    /// server replaces the inputs that it has of this tick and later ones.
+    pub const fn push(&mut self, tick: u32, keys: Keys, shown: Option<f64>) {
         match self.newest {
             Some(newest) if tick == newest => return,
             Some(newest) if tick < newest => {
@@ -89,8 +102,8 @@ impl InputLog {
             _ => self.count = 1,
         }
         self.newest = Some(tick);
-        if let Some(kept) = self.keys.as_mut_slice().split_at_mut(tick as usize % MAX_INPUTS).1.first_mut() {
-            *kept = keys;
+        if let Some(kept) = self.inputs.as_mut_slice().split_at_mut(tick as usize % MAX_INPUTS).1.first_mut() {
+            *kept = LoggedInput { keys, shown };
         }
     }
 
@@ -114,20 +127,24 @@ impl InputLog {
     /// Returns the keys of a tick that is still kept.
     #[must_use]
     pub fn keys(&self, tick: u32) -> Option<Keys> {
-        let age = self.newest?.checked_sub(tick)? as usize;
-        self.keys.get(tick as usize % MAX_INPUTS).copied().filter(|_| age < self.count)
+        self.input(tick).map(|input| input.keys)
     }
 
-    /// Writes all inputs that are not confirmed, and at least the newest one. `shown` is the tick that the client
-    /// showed, of [`PlayoutClock::tick`](crate::PlayoutClock::tick), for lag compensation. `resync` is the request of
-    /// [`Replica::resync_request`](crate::Replica::resync_request). Returns the bytes of the message; 0 if there is no
-    /// input, or if `buf` is shorter than [`MAX_INPUT_BYTES`].
-    pub fn write(&self, shown: Option<f64>, resync: Option<ResyncRequest>, buf: &mut [u8]) -> usize {
+    fn input(&self, tick: u32) -> Option<LoggedInput> {
+        let age = self.newest?.checked_sub(tick)? as usize;
+        self.inputs.get(tick as usize % MAX_INPUTS).copied().filter(|_| age < self.count)
+    }
+
+    /// Writes all inputs that are not confirmed, and at least the newest one, with the tick that the client showed when
+    /// it made this one. `resync` is the request of [`Replica::resync_request`](crate::Replica::resync_request).
+    /// Returns the bytes of the message; 0 if there is no input, or if `buf` is shorter than [`MAX_INPUT_BYTES`].
+    pub fn write(&self, resync: Option<ResyncRequest>, buf: &mut [u8]) -> usize {
         let Some(newest) = self.newest.filter(|_| buf.len() >= MAX_INPUT_BYTES) else { return 0 };
         let missing = self.confirmed.map_or(self.count, |confirmed| (newest - confirmed) as usize);
         let count = missing.clamp(1, self.count.max(1));
         let mut writer = BitWriter::new(buf);
         write_inputs(&mut writer, newest, count, |tick| self.keys(tick).unwrap_or(0));
+        let shown = self.input(newest).and_then(|input| input.shown);
         let parts_behind = shown.map(|shown| libm::round((f64::from(newest) - shown) * SHOWN_PARTS) as u16);
         write_extras(&mut writer, InputExtras { parts_behind, resync, epoch: self.epoch });
         writer.finish().div_ceil(8)
@@ -153,7 +170,8 @@ fn write_inputs(writer: &mut BitWriter<'_>, newest: u32, count: usize, keys: imp
 /// The parts of a message beside its inputs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct InputExtras {
-    /// How far behind the newest input the client showed the world, in parts of a tick; at most 1023 ticks.
+    /// How far behind the newest input the client showed the world when it made it, in parts of a tick; at most 1023
+    /// ticks.
     parts_behind: Option<u16>,
     resync: Option<ResyncRequest>,
     epoch: u8,
@@ -245,7 +263,8 @@ pub struct InputBuffer {
     missed: u64,
     /// The present epoch, and the tick at which its last message arrived. `None` before the first message.
     epoch: Option<(u8, f64)>,
-    /// The ticks of the last messages, and how many ticks before it each client showed the world.
+    /// The newest ticks of the last messages, and how many ticks before each one the client showed the world when it
+    /// made this input.
     views: [Option<(u32, f64)>; KEPT_VIEWS],
 }
 
@@ -422,9 +441,9 @@ mod tests {
         #[test]
         fn inputs_come_back(keys in prop::collection::vec(0..4_u32, 1..40), first in 1..200_000_u32) {
             let (mut log, mut buffer) = (InputLog::new(), InputBuffer::new(0));
-            (first..).zip(&keys).for_each(|(tick, keys)| log.push(tick, *keys));
+            (first..).zip(&keys).for_each(|(tick, keys)| log.push(tick, *keys, None));
             let mut buf = [0xff; MAX_INPUT_BYTES];
-            let length = log.write(None, None, &mut buf);
+            let length = log.write(None, &mut buf);
             buffer.read(&buf[..length], f64::from(first)).unwrap();
             for (tick, keys) in (first..).zip(&keys).skip(keys.len().saturating_sub(MAX_INPUTS)) {
                 if tick - first <= 32 {
@@ -448,9 +467,9 @@ mod tests {
     #[test]
     fn missing_input_repeats_held_keys_but_no_others() {
         let (mut log, mut buffer) = (InputLog::new(), InputBuffer::new(0b10));
-        log.push(7, 0b11);
+        log.push(7, 0b11, None);
         let mut buf = [0; MAX_INPUT_BYTES];
-        let length = log.write(None, None, &mut buf);
+        let length = log.write(None, &mut buf);
         buffer.read(&buf[..length], 5.0).unwrap();
         assert_eq!(buffer.keys(7), TickKeys { keys: 0b11, is_missing: false });
         assert_eq!(buffer.keys(8), TickKeys { keys: 0b01, is_missing: true });
@@ -462,8 +481,8 @@ mod tests {
         let (mut log, mut buffer) = (InputLog::new(), InputBuffer::new(0));
         let mut buf = [0; MAX_INPUT_BYTES];
         for (tick, now) in [(100, 97.5), (101, 99.5), (102, 101.75)] {
-            log.push(tick, 0);
-            let length = log.write(None, None, &mut buf);
+            log.push(tick, 0, None);
+            let length = log.write(None, &mut buf);
             // The second message is lost; the third one repeats its input.
             if tick != 101 {
                 buffer.read(&buf[..length], now).unwrap();
@@ -478,8 +497,8 @@ mod tests {
         let (mut early, mut late, mut buffer) = (InputLog::new(), InputLog::new(), InputBuffer::new(0));
         let mut buf = [0; MAX_INPUT_BYTES];
         for (log, tick) in [(&mut early, 140), (&mut late, 76)] {
-            log.push(tick, tick);
-            let length = log.write(None, None, &mut buf);
+            log.push(tick, tick, None);
+            let length = log.write(None, &mut buf);
             buffer.read(&buf[..length], 100.0).unwrap();
         }
         assert_eq!(buffer.keys(140), TickKeys { keys: 140, is_missing: false });
@@ -491,8 +510,8 @@ mod tests {
         let mut buf = [0; MAX_INPUT_BYTES];
         // The report would take seconds if it counted the ticks of the pause.
         for (tick, confirmed) in [(100, 100), (4_000_000_000, 4_000_000_000)] {
-            log.push(tick, 1);
-            let length = log.write(None, None, &mut buf);
+            log.push(tick, 1, None);
+            let length = log.write(None, &mut buf);
             buffer.read(&buf[..length], f64::from(tick)).unwrap();
             assert_eq!(buffer.report(), Some(InputReport { newest: confirmed, margin_quarters: 0, epoch: 0 }));
         }
@@ -505,9 +524,9 @@ mod tests {
         assert_eq!(buffer.shown(100), 100.0);
         // The messages of 101 and 102 are lost, and the delay grows meanwhile.
         for (tick, shown) in [(99, 90.0), (100, 91.0), (101, 0.0), (102, 0.0), (103, 93.5)] {
-            log.push(tick, 0);
+            log.push(tick, 0, Some(shown));
             let mut buf = [0; MAX_INPUT_BYTES];
-            let length = log.write(Some(shown), None, &mut buf);
+            let length = log.write(None, &mut buf);
             if shown > 0.0 {
                 buffer.read(&buf[..length], f64::from(tick) - 2.0).unwrap();
             }
@@ -516,19 +535,36 @@ mod tests {
         assert_eq!(shown, [90.0, 91.0, 92.0, 92.5, 93.5, 94.5]);
     }
 
+    /// A client that draws more often than the game ticks sends several messages with the same newest input.
+    #[test]
+    fn shown_tick_is_that_of_the_input_in_all_messages() {
+        for lost in [0, 1, 2] {
+            let (mut log, mut buffer) = (InputLog::new(), InputBuffer::new(0));
+            for (frame, shown) in [90.0, 90.4, 90.8].into_iter().enumerate() {
+                log.push(100, 1, Some(shown));
+                let mut buf = [0; MAX_INPUT_BYTES];
+                let length = log.write(None, &mut buf);
+                if frame >= lost {
+                    buffer.read(&buf[..length], 97.0).unwrap();
+                    assert_eq!(buffer.shown(100), 90.0, "frame {frame}, {lost} messages lost");
+                }
+            }
+        }
+    }
+
     #[test]
     fn inputs_of_the_far_future_are_dropped() {
         let (mut log, mut buffer) = (InputLog::new(), InputBuffer::new(0));
-        log.push(500, 1);
+        log.push(500, 1, None);
         let mut buf = [0; MAX_INPUT_BYTES];
-        let length = log.write(None, None, &mut buf);
+        let length = log.write(None, &mut buf);
         buffer.read(&buf[..length], 100.0).unwrap();
         assert_eq!(buffer.report(), Some(InputReport { newest: 500, margin_quarters: i8::MAX, epoch: 0 }));
         assert_eq!(buffer.report(), None);
         assert!(buffer.keys(500).is_missing);
         // The client jumps back, and its inputs of earlier ticks are taken.
-        log.push(103, 2);
-        let length = log.write(None, None, &mut buf);
+        log.push(103, 2, None);
+        let length = log.write(None, &mut buf);
         buffer.read(&buf[..length], 100.0).unwrap();
         assert_eq!(buffer.report(), Some(InputReport { newest: 103, margin_quarters: 12, epoch: 1 }));
         assert_eq!(buffer.keys(103), TickKeys { keys: 2, is_missing: false });

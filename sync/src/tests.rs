@@ -12,6 +12,7 @@ mod snap;
 mod stalls;
 mod urgency;
 mod vectors;
+mod views;
 
 use alloc::sync::Arc;
 use alloc::vec::Vec;

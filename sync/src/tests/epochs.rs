@@ -12,7 +12,7 @@ const BETWEEN_JUMPS: u32 = 150;
 
 fn message(log: &InputLog) -> Vec<u8> {
     let mut buf = [0; MAX_INPUT_BYTES];
-    let length = log.write(None, None, &mut buf);
+    let length = log.write(None, &mut buf);
     buf[..length].to_vec()
 }
 
@@ -74,7 +74,7 @@ impl World {
     fn make(&mut self, first: u32, newest: u32) {
         for tick in first..=newest {
             let keys = self.random(4) as Keys | self.jumps << 8;
-            self.log.push(tick, keys);
+            self.log.push(tick, keys, None);
             self.made.insert(tick, (self.jumps, keys));
         }
         // Some messages come much later, and some twice.

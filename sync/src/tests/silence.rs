@@ -96,9 +96,9 @@ fn request_is_repeated_until_everything_is_sent_again() {
         if replica.read(&bytes).is_ok() {
             replicator.on_acknowledged(viewer, tag);
         }
-        log.push(tick, 0);
+        log.push(tick, 0, None);
         let mut buf = [0; MAX_INPUT_BYTES];
-        let length = log.write(None, replica.resync_request(), &mut buf);
+        let length = log.write(replica.resync_request(), &mut buf);
         if tick > 50 {
             let request = inputs.read(&buf[..length], f64::from(tick)).unwrap();
             resyncs += request.map_or(0, |request| u32::from(replicator.resync(viewer, request)));

@@ -133,9 +133,9 @@ impl World {
         let Some(newest) = self.inputs.advance(own) else { return };
         let made = self.made.filter(|made| *made <= newest).unwrap_or(newest - 1).max(newest - 30);
         for tick in made + 1..=newest {
-            self.log.push(tick, tick);
+            self.log.push(tick, tick, None);
             let mut buf = [0; MAX_INPUT_BYTES];
-            let length = self.log.write(None, None, &mut buf);
+            let length = self.log.write(None, &mut buf);
             let longer = if let Fault::LongPath(longer) = self.fault { longer } else { 0 };
             let arrival = self.arrival(now);
             self.up.extend(arrival.map(|at| (at + longer, buf[..length].to_vec())));

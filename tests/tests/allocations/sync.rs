@@ -134,9 +134,9 @@ impl Parts {
         self.smoothing.advance(1.0 / 60.0);
         self.clock.set(tick, Duration::ZERO, Duration::ZERO, now);
         self.clock.advance(now);
-        self.log.push(tick, tick % 5);
+        self.log.push(tick, tick % 5, Some(shown));
         let mut buf = [0; MAX_INPUT_BYTES];
-        let length = self.log.write(Some(shown), None, &mut buf);
+        let length = self.log.write(None, &mut buf);
         self.inputs.read(&buf[..length], f64::from(tick) - 1.5).unwrap();
         self.inputs.keys(tick);
         if let Some(report) = self.inputs.report().filter(|report| self.log.on_report(*report)) {

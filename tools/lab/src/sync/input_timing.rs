@@ -99,9 +99,9 @@ impl InputWorld {
         }
         let Some(newest) = self.clock.advance(own) else { return };
         for tick in self.made.map_or(newest, |made| made + 1)..=newest {
-            self.log.push(tick, tick % 7);
+            self.log.push(tick, tick % 7, None);
             let mut buf = [0; MAX_INPUT_BYTES];
-            let length = self.log.write(None, None, &mut buf);
+            let length = self.log.write(None, &mut buf);
             self.up.push(buf.get(..length).unwrap_or(&[]).to_vec(), now);
             let ahead = (f64::from(tick) - server_tick(now)) / f64::from(TICKS);
             self.lead += (ahead - DELAY.as_secs_f64()) * 1000.0;

@@ -67,8 +67,8 @@ impl PredictingClient {
         let inputs = recording.inputs(tick);
         for ((log, buffer), input) in logs.iter_mut().zip(&mut self.others).zip(inputs) {
             let mut buf = [0; MAX_INPUT_BYTES];
-            log.push(tick as u32, input.0);
-            let length = log.write(None, None, &mut buf);
+            log.push(tick as u32, input.0, None);
+            let length = log.write(None, &mut buf);
             buffer.read(buf.get(..length).unwrap_or(&[]), tick as f64).expect("keys of a log");
         }
     }

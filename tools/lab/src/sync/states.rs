@@ -164,12 +164,12 @@ impl StateServer for OurServer {
             let known = tick + self.early;
             for logged in self.logged + 1..=known {
                 let inputs = recording.inputs(logged as usize);
-                self.logs.iter_mut().zip(inputs).for_each(|(log, input)| log.push(logged, input.0));
+                self.logs.iter_mut().zip(inputs).for_each(|(log, input)| log.push(logged, input.0, None));
             }
             self.logged = known;
             for log in &self.logs {
                 let mut buf = [0; MAX_INPUT_BYTES];
-                let length = log.write(None, None, &mut buf);
+                let length = log.write(None, &mut buf);
                 drivers.push(length as u8);
                 drivers.extend_from_slice(&buf[..length]);
             }

@@ -108,7 +108,7 @@ impl CubeMessages {
     /// Notes the keys of a tick, and the states of one that is sent.
     pub(super) fn on_tick(&mut self, tick: u32, world: &CubeWorld, inputs: &[PlayerInput; PLAYERS]) {
         for receiver in &mut self.receivers {
-            receiver.logs.iter_mut().zip(inputs).for_each(|(log, input)| log.push(tick, input.0));
+            receiver.logs.iter_mut().zip(inputs).for_each(|(log, input)| log.push(tick, input.0, None));
         }
         if !tick.is_multiple_of(self.knobs.between_states()) {
             return;

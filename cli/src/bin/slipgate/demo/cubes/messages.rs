@@ -91,7 +91,7 @@ pub(super) fn read_states(bytes: &mut &[u8], mut add: impl FnMut(ObjectId, CubeS
 pub(super) fn write_keys(logs: &[InputLog; PLAYERS], message: &mut Vec<u8>) {
     for log in logs {
         let mut buf = [0; MAX_INPUT_BYTES];
-        let length = log.write(None, None, &mut buf);
+        let length = log.write(None, &mut buf);
         message.push(length as u8);
         message.extend(buf.iter().take(length));
     }
@@ -143,7 +143,7 @@ mod tests {
     fn cut_messages_are_refused() {
         let (mut message, world) = (Vec::new(), CubeWorld::new(4));
         let mut logs = [(); PLAYERS].map(|()| InputLog::new());
-        logs.iter_mut().for_each(|log| log.push(9, 5));
+        logs.iter_mut().for_each(|log| log.push(9, 5, None));
         write_keys(&logs, &mut message);
         write_state(3, &world.state(3).unwrap(), &mut message);
         let read = |mut bytes: &[u8]| {

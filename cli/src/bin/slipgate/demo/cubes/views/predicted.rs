@@ -98,14 +98,14 @@ impl CubeView for PredictedCube {
         };
         for tick in (before..newest).map(|tick| tick + 1) {
             let keys = self.keyboard.keys(&mut self.random).0;
-            self.log.push(tick, keys);
+            self.log.push(tick, keys, None);
             // A prediction that cannot follow starts again from the server's states.
             if self.prediction.as_mut().is_some_and(|prediction| !prediction.push(tick, keys)) {
                 self.prediction = None;
             }
         }
         self.made = Some(newest);
-        let length = self.log.write(None, self.replica.resync_request(), &mut self.message);
+        let length = self.log.write(self.replica.resync_request(), &mut self.message);
         self.message.get(..length).filter(|message| !message.is_empty())
     }
 
