@@ -7,8 +7,8 @@ use crate::resync::ResyncRequest;
 /// The most inputs of a message: as long as the server has confirmed none of them, the newest 32.
 pub const MAX_INPUTS: usize = 32;
 /// The longest message of inputs, in bytes: tick, count, 32 inputs of 33 bits but for the flag of the newest one, the
-/// tick that was shown, a request, and an epoch.
-pub const MAX_INPUT_BYTES: usize = (16 + 5 + MAX_INPUTS * 33_usize - 1 + 3 + 16 + 4 + 5).div_ceil(8);
+/// tick that was shown, a request, an epoch, and the inputs of the same frame.
+pub const MAX_INPUT_BYTES: usize = (16 + 5 + MAX_INPUTS * 33_usize - 1 + 3 + 16 + 4 + 5 + 5).div_ceil(8);
 /// The ticks that a server keeps: more than an input may be behind and ahead, so that none takes another one's place.
 const KEPT_TICKS: usize = 128;
 /// The ticks by which an input may be ahead of the server, and behind it to count for the report.
@@ -22,7 +22,7 @@ const SHOWN_PARTS: f64 = 64.0;
 pub(crate) const EPOCHS: u8 = 16;
 /// The ticks without a message of the present epoch after which a message of any other one is taken.
 const MAX_SILENCE: f64 = 64.0;
-/// The messages of which the server knows what their clients showed.
+/// The inputs of which the server knows what the client showed.
 const KEPT_VIEWS: usize = 64;
 
 /// The keys of a player during a tick, one bit each.
@@ -145,8 +145,13 @@ impl InputLog {
         let mut writer = BitWriter::new(buf);
         write_inputs(&mut writer, newest, count, |tick| self.keys(tick).unwrap_or(0));
         let shown = self.input(newest).and_then(|input| input.shown);
+        let is_same_frame = |age: &u32| {
+            let older = newest.checked_sub(*age).and_then(|tick| self.input(tick)?.shown);
+            shown.is_some() && older.map(f64::to_bits) == shown.map(f64::to_bits)
+        };
+        let older_in_frame = (1..count as u32).take_while(is_same_frame).count() as u8;
         let parts_behind = shown.map(|shown| libm::round((f64::from(newest) - shown) * SHOWN_PARTS) as u16);
-        write_extras(&mut writer, InputExtras { parts_behind, resync, epoch: self.epoch });
+        write_extras(&mut writer, InputExtras { parts_behind, resync, epoch: self.epoch, older_in_frame });
         writer.finish().div_ceil(8)
     }
 }
@@ -175,10 +180,12 @@ struct InputExtras {
     parts_behind: Option<u16>,
     resync: Option<ResyncRequest>,
     epoch: u8,
+    /// How many inputs before the newest one the client made while it showed the same tick.
+    older_in_frame: u8,
 }
 
 impl InputExtras {
-    const NONE: Self = Self { parts_behind: None, resync: None, epoch: 0 };
+    const NONE: Self = Self { parts_behind: None, resync: None, epoch: 0, older_in_frame: 0 };
 }
 
 /// Writes what a message has beside its inputs: nothing, or a one and two flags. The first epoch takes no bits.
@@ -191,24 +198,35 @@ fn write_extras(writer: &mut BitWriter<'_>, extras: InputExtras) {
     extras.parts_behind.into_iter().for_each(|parts| writer.write(parts.into(), 16));
     writer.write(u32::from(extras.resync.is_some()), 1);
     extras.resync.into_iter().for_each(|request| writer.write(request.0.into(), 4));
+    let has_frame = extras.older_in_frame > 0;
+    if extras.epoch > 0 || has_frame {
+        writer.write(u32::from(extras.epoch > 0), 1);
+    }
     if extras.epoch > 0 {
-        writer.write(1, 1);
         writer.write(extras.epoch.into(), 4);
+    }
+    if has_frame {
+        writer.write(extras.older_in_frame.into(), 5);
     }
 }
 
-/// Reads what [`write_extras`] wrote, up to the end of the message.
-fn read_extras(reader: &mut BitReader<'_>) -> Result<InputExtras, StateReadError> {
+/// Reads what [`write_extras`] wrote, up to the end of a message with this number of inputs.
+fn read_extras(reader: &mut BitReader<'_>, count: usize) -> Result<InputExtras, StateReadError> {
     if reader.is_at_padding() {
         return Ok(InputExtras::NONE);
     }
     let has_extras = reader.read_bit()?;
     let parts_behind = if reader.read_bit()? { Some(reader.read(16)? as u16) } else { None };
     let resync = if reader.read_bit()? { Some(ResyncRequest(reader.read(4)? as u8)) } else { None };
-    let has_epoch = !reader.is_at_padding();
-    let epoch = if has_epoch && reader.read_bit()? { reader.read(4)? as u8 } else { 0 };
-    let extras = InputExtras { parts_behind, resync, epoch };
-    let is_valid = has_extras && extras != InputExtras::NONE && has_epoch == (epoch > 0) && reader.is_at_padding();
+    let has_more = !reader.is_at_padding();
+    let has_epoch = has_more && reader.read_bit()?;
+    let epoch = if has_epoch { reader.read(4)? as u8 } else { 0 };
+    let older_in_frame = if has_more && !reader.is_at_padding() { reader.read(5)? as u8 } else { 0 };
+    let extras = InputExtras { parts_behind, resync, epoch, older_in_frame };
+    let has_frame = older_in_frame > 0;
+    let is_frame_valid = !has_frame || parts_behind.is_some() && usize::from(older_in_frame) < count;
+    let is_end_valid = has_epoch == (epoch > 0) && has_more == (has_epoch || has_frame) && reader.is_at_padding();
+    let is_valid = has_extras && extras != InputExtras::NONE && is_frame_valid && is_end_valid;
     if is_valid { Ok(extras) } else { Err(StateReadError::OutOfRange) }
 }
 
@@ -263,8 +281,8 @@ pub struct InputBuffer {
     missed: u64,
     /// The present epoch, and the tick at which its last message arrived. `None` before the first message.
     epoch: Option<(u8, f64)>,
-    /// The newest ticks of the last messages, and how many ticks before each one the client showed the world when it
-    /// made this input.
+    /// The ticks of the newest frames of which a message arrived, and how many ticks before each one the client
+    /// showed the world when it made this input.
     views: [Option<(u32, f64)>; KEPT_VIEWS],
 }
 
@@ -309,7 +327,7 @@ impl InputBuffer {
             }
             *input = after;
         }
-        let InputExtras { parts_behind, resync, epoch } = read_extras(&mut reader)?;
+        let InputExtras { parts_behind, resync, epoch, older_in_frame } = read_extras(&mut reader, count)?;
         if !self.enter_epoch(epoch, newest.saturating_sub(count as u32 - 1), now) {
             return Ok(resync);
         }
@@ -325,15 +343,19 @@ impl InputBuffer {
             self.complete = self.complete.max(Some(newest.saturating_sub(count as u32)));
         }
         if let (Some(parts), None) = (parts_behind, self.dropped) {
-            let kept = self.views.get_mut(newest as usize % KEPT_VIEWS);
-            kept.into_iter().for_each(|kept| *kept = Some((newest, f64::from(parts) / SHOWN_PARTS)));
+            let behind = f64::from(parts) / SHOWN_PARTS;
+            for age in 0..=u32::from(older_in_frame) {
+                let Some(tick) = newest.checked_sub(age) else { break };
+                let kept = self.views.get_mut(tick as usize % KEPT_VIEWS);
+                kept.into_iter().for_each(|kept| *kept = Some((tick, behind - f64::from(age))));
+            }
         }
         Ok(resync)
     }
 
     /// Returns the tick that the client showed when it made the input of a tick, with its fraction, for
-    /// [`Rewind::at`](crate::Rewind::at). If the message of this tick got lost, or a message has several new inputs,
-    /// the client was as far behind as at the nearest tick that is known. Without any it saw the present.
+    /// [`Rewind::at`](crate::Rewind::at). If all messages of this frame got lost, the client was as far behind as at the
+    /// nearest tick that is known. Without any it saw the present.
     #[must_use]
     pub fn shown(&self, tick: u32) -> f64 {
         let nearest = self.views.iter().flatten().min_by_key(|(of, _)| of.abs_diff(tick));
@@ -550,6 +572,20 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// A client that draws less often than the game ticks makes several inputs while it shows one tick.
+    #[test]
+    fn inputs_of_one_frame_have_one_shown_tick() {
+        let (mut log, mut buffer) = (InputLog::new(), InputBuffer::new(0));
+        for (frame, (first, newest)) in [(98, 99), (100, 101), (102, 104)].into_iter().enumerate() {
+            (first..=newest).for_each(|tick| log.push(tick, tick, Some(90.0 + 2.0 * frame as f64)));
+            let mut buf = [0; MAX_INPUT_BYTES];
+            let length = log.write(None, &mut buf);
+            buffer.read(&buf[..length], f64::from(newest) - 3.0).unwrap();
+        }
+        let shown = [98, 99, 100, 101, 102, 103, 104].map(|tick| buffer.shown(tick));
+        assert_eq!(shown, [90.0, 90.0, 92.0, 92.0, 94.0, 94.0, 94.0]);
     }
 
     #[test]

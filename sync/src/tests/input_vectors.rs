@@ -15,7 +15,7 @@ fn messages(name: &str) -> Vec<Value> {
 #[test]
 fn inputs_of_the_vectors_are_kept() {
     let (mut buffer, steps) = (InputBuffer::new(0), messages("steps"));
-    assert_eq!(steps.len(), 19);
+    assert_eq!(steps.len(), 22);
     for step in steps {
         let message = bytes_of(&step["message_hex"]);
         let (before, now) = (buffer.clone(), step["now_tick_f64"].as_f64().unwrap());
@@ -27,8 +27,10 @@ fn inputs_of_the_vectors_are_kept() {
             .map(|input| (input["tick"].as_u64().unwrap() as u32, input["keys_u32"].as_u64().unwrap() as u32))
             .collect();
         if let Some(shown) = step.get("shown_tick_f64").and_then(Value::as_f64) {
-            let (newest, _) = expected.last().unwrap();
-            assert_eq!(buffer.shown(*newest), shown, "{step}");
+            let older = step.get("frame_u8").map_or(0, |older| older.as_u64().unwrap() as usize);
+            for (tick, _) in expected.iter().rev().take(older + 1) {
+                assert_eq!(buffer.shown(*tick), shown, "{step}");
+            }
         }
         for tick in now as u32 - 40..now as u32 + 60 {
             let is_forgotten =
@@ -44,7 +46,7 @@ fn inputs_of_the_vectors_are_kept() {
 #[test]
 fn invalid_inputs_of_the_vectors_are_refused() {
     let cases = messages("invalid");
-    assert_eq!(cases.len(), 10);
+    assert_eq!(cases.len(), 15);
     for case in cases {
         let mut buffer = InputBuffer::new(0);
         let error = buffer.read(&bytes_of(&case["message_hex"]), 1000.0).expect_err(&case.to_string());
