@@ -460,3 +460,19 @@ fn removed_client_gets_nothing_and_its_place_is_used_again() {
     assert_ne!(next, viewer);
     assert!(written(&mut replicator, next, 100).is_some());
 }
+
+#[test]
+fn plan_without_a_limit_has_all_objects() {
+    let max = usize::MAX;
+    for (messages, bytes_each) in [(max / 1024, 1024), (max, 1024), (max, max), (1, max)] {
+        let (mut replicator, mut replica, viewer, [cube, _]) = pair();
+        (0..OBJECTS).for_each(|id| _ = replicator.spawn(ObjectId(id), cube).unwrap());
+        replicator.commit(1).unwrap();
+        replicator.plan(viewer, messages, bytes_each);
+        let mut buf = [0; 1024];
+        while let Some(message) = replicator.write(viewer, &mut buf) {
+            replica.read(&buf[..message.bytes]).unwrap();
+        }
+        assert_eq!(replica.objects().count(), usize::from(OBJECTS), "{messages} messages of {bytes_each} bytes");
+    }
+}

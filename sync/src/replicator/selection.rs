@@ -73,12 +73,13 @@ pub(super) struct Room {
 impl Room {
     /// Returns the bits that records can have in all, if they are spread over the messages in the order of their ids.
     fn bits(self, max_record_bits: usize) -> usize {
-        let bits = (self.bytes_each * 8).saturating_sub(self.header_bits + BASE_BITS);
+        let bits = self.bytes_each.saturating_mul(8).saturating_sub(self.header_bits + BASE_BITS);
         if self.messages == 1 {
             return bits;
         }
         // At the end of each message there is no room for the next record, and the next one starts with a larger gap.
-        self.messages * bits.saturating_sub(MAX_GAP_BITS + max_record_bits)
+        // A budget without a limit is `usize::MAX` bytes.
+        self.messages.saturating_mul(bits.saturating_sub(MAX_GAP_BITS + max_record_bits))
     }
 }
 
