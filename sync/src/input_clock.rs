@@ -231,4 +231,52 @@ mod tests {
         }
         assert_eq!(clock.jumps(), 0);
     }
+
+    /// Returns the lead of a clock, in ticks, after 20 s in which each of 400 inputs took 5 ticks, and some of them 9.
+    fn lead_with_late_inputs(is_late: impl Fn(u64) -> bool) -> f64 {
+        let (mut clock, at) = (InputClock::new(60), Duration::from_millis);
+        clock.set(1000, at(0), at(0), at(0));
+        for report in 1..=400 {
+            let newest = clock.advance(at(report * 50)).unwrap();
+            let path = if is_late(report) { 9.0 } else { 5.0 };
+            let margin = clock.tick().unwrap() - (1000.0 + 3.0 * report as f64) - path;
+            let margin_quarters = (margin * 4.0).floor() as i8;
+            clock.on_report(InputReport { newest, margin_quarters, epoch: 0 });
+        }
+        // The goal of the last report is reached.
+        (401..=800).for_each(|report| _ = clock.advance(at(report * 50)));
+        clock.tick().unwrap() - (1000.0 + 3.0 * 800.0)
+    }
+
+    #[test]
+    fn lead_covers_all_inputs_but_5_of_1000() {
+        let few = lead_with_late_inputs(|report| report % 200 == 100);
+        assert!((5.4..6.0).contains(&few), "2 of 400 inputs are late: {few}");
+        let many = lead_with_late_inputs(|report| report % 130 == 100);
+        assert!((9.4..10.0).contains(&many), "3 of 400 inputs are late: {many}");
+    }
+
+    #[test]
+    fn fourth_contradiction_in_a_row_is_a_jump() {
+        // In quarters of a tick: 20 ticks late, 25 ticks early, and as they shall be.
+        let (late, early, good) = (-80, 100, 2);
+        let cases: [(&[i8], u32); 6] = [
+            (&[late], 0),
+            (&[late, late, late], 0),
+            (&[late, late, late, good, late, late, late], 0),
+            (&[late, late, early, early, late, late, late], 0),
+            (&[late, late, late, late], 1),
+            (&[early, early, early, early], 1),
+        ];
+        for (margins, jumps) in cases {
+            let (mut clock, at) = (InputClock::new(60), Duration::from_millis);
+            clock.set(1000, at(100), at(0), at(0));
+            for (report, margin_quarters) in (1..).zip(margins) {
+                let newest = clock.advance(at(report * 50)).unwrap();
+                clock.on_report(InputReport { newest, margin_quarters: *margin_quarters, epoch: 0 });
+            }
+            clock.advance(at(margins.len() as u64 * 50 + 50));
+            assert_eq!(clock.jumps(), jumps, "{margins:?}");
+        }
+    }
 }
