@@ -69,14 +69,16 @@ impl Field {
         Self(FieldShape::Integer { min, max })
     }
 
-    /// Returns a field with a number in a range, in `steps` steps for each unit. The end of the range is one step too
-    /// far.
+    /// Returns a field with a number in a range, in `steps` steps for each unit, at most 2^24 in all. The end of the
+    /// range is one step too far: it becomes `1 / steps` less. A game that needs it passes an end that is larger by
+    /// `1 / steps`.
     #[must_use]
     pub const fn scalar(range: Range<f32>, steps: u32) -> Self {
         Self(FieldShape::Scalar(Axis { min: range.start, max: range.end, steps }))
     }
 
-    /// Returns a field with three numbers that move, such as a position. Its motion is predicted.
+    /// Returns a field with three numbers that move, such as a position. Each has a range like that of a
+    /// [`scalar`](Self::scalar), without its end. Its motion is predicted.
     #[must_use]
     pub fn vector(ranges: [Range<f32>; 3], steps: u32) -> Self {
         Self(FieldShape::Vector(ranges.map(|range| Axis { min: range.start, max: range.end, steps })))
@@ -96,8 +98,22 @@ impl Field {
         Self(FieldShape::Rest)
     }
 
-    /// Returns a field with a linear or angular velocity, of which each component is between `-max` and `max`. A `max`
-    /// between two steps is that of the next one, so that zero has a step of its own.
+    /// Returns a field with a linear or angular velocity, of which each component is between `-max` and
+    /// `max - 1 / steps`: `max` itself is one step too far, as with a [`scalar`](Self::scalar). A game that needs it
+    /// passes `max + 1 / steps`. A `max` between two steps is that of the next one, so that zero has a step of its own.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use slipgate_sync::{Field, Schema};
+    ///
+    /// let mut schema = Schema::builder();
+    /// let ball = schema.add(&[Field::velocity(6.0, 64), Field::velocity(6.0 + 1.0 / 64.0, 64)]);
+    /// let schema = schema.build()?;
+    /// assert_eq!(schema.snap_vector(ball, 0, [6.0, -6.0, 0.0]), Some([6.0 - 1.0 / 64.0, -6.0, 0.0]));
+    /// assert_eq!(schema.snap_vector(ball, 1, [6.0, -6.0, 0.0]), Some([6.0, -6.0, 0.0]));
+    /// # Ok::<(), slipgate_sync::SchemaError>(())
+    /// ```
     #[must_use]
     pub fn velocity(max: f32, steps: u32) -> Self {
         let max = (libm::ceil(f64::from(max) * f64::from(steps)) / f64::from(steps)) as f32;
