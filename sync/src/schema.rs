@@ -63,7 +63,8 @@ impl Field {
         Self(FieldShape::Bool)
     }
 
-    /// Returns a field with a whole number, from the first one to the last one, inclusive.
+    /// Returns a field with a whole number, from the first one to the last one, inclusive. They are less than 2^30
+    /// apart: larger numbers, such as hashes, are two fields.
     #[must_use]
     pub const fn integer(min: i32, max: i32) -> Self {
         Self(FieldShape::Integer { min, max })
@@ -290,7 +291,8 @@ pub enum SchemaError {
     Kinds,
     /// This kind has no field, more than [`MAX_FIELDS`], or more than [`MAX_WORDS`] numbers.
     Fields(ObjectKind),
-    /// This field of this kind has an empty range, more than 2^24 steps, or a number of bits that is not supported.
+    /// This field of this kind has an empty range, integers that are 2^30 or more apart, more than 2^24 steps, or a
+    /// rotation that does not have 4 to 16 bits.
     Range(ObjectKind, usize),
     /// This field of rest is the second one of this kind, or behind a velocity.
     Rest(ObjectKind, usize),
@@ -303,7 +305,12 @@ impl fmt::Display for SchemaError {
             Self::Fields(kind) => {
                 write!(f, "kind {} has no field, more than {MAX_FIELDS}, or more than {MAX_WORDS} numbers", kind.0)
             }
-            Self::Range(kind, field) => write!(f, "field {field} of kind {} has a range that is not supported", kind.0),
+            Self::Range(kind, field) => write!(
+                f,
+                "field {field} of kind {} has an empty range, integers that are 2^30 or more apart, more than 2^24 \
+                 steps, or a rotation that does not have {MIN_ROTATION_BITS} to {MAX_ROTATION_BITS} bits",
+                kind.0
+            ),
             Self::Rest(kind, field) => {
                 write!(f, "field {field} of kind {} is a second field of rest, or behind a velocity", kind.0)
             }
@@ -488,6 +495,7 @@ mod tests {
         let wrong = [
             Field::integer(3, 3),
             Field::integer(i32::MIN, i32::MAX),
+            Field::integer(0, 1 << 30),
             Field::scalar(1.0..1.0, 10),
             Field::scalar(0.0..1.0, 0),
             Field::scalar(0.0..f32::INFINITY, 1),
@@ -505,6 +513,16 @@ mod tests {
             let kind = schema.add(&[Field::boolean(), field.clone()]);
             assert_eq!(schema.build(), Err(SchemaError::Range(kind, 1)), "{field:?}");
         }
+    }
+
+    #[test]
+    fn integers_of_less_than_2_to_the_30_are_sent() {
+        let mut schema = Schema::builder();
+        let kind = schema.add(&[Field::integer(0, (1 << 30) - 1), Field::integer(i32::MIN, i32::MIN + (1 << 30) - 1)]);
+        let schema = schema.build().unwrap();
+        assert_eq!(schema.whole_bits(kind), 60);
+        let text = alloc::string::ToString::to_string(&SchemaError::Range(kind, 1));
+        assert!(text.starts_with("field 1 of kind 0") && text.contains("2^30") && text.contains("2^24"), "{text}");
     }
 
     #[test]
