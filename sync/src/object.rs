@@ -59,7 +59,8 @@ impl ObjectMut<'_> {
         }
     }
 
-    /// Sets a field of [`Field::scalar`](crate::Field::scalar). A number outside of the range becomes the nearest one.
+    /// Sets a field of [`Field::scalar`](crate::Field::scalar). A number outside of the range becomes the nearest one,
+    /// and NaN the smallest one.
     ///
     /// # Errors
     ///
@@ -72,7 +73,7 @@ impl ObjectMut<'_> {
     }
 
     /// Sets a field of [`Field::vector`](crate::Field::vector) or [`Field::velocity`](crate::Field::velocity). Numbers
-    /// outside of the ranges become the nearest ones. The velocities of an object at rest become zero at the next
+    /// outside of the ranges become the nearest ones, and NaN the smallest one. The velocities of an object at rest become zero at the next
     /// [`Replicator::commit`](crate::Replicator::commit).
     ///
     /// # Errors
@@ -91,7 +92,8 @@ impl ObjectMut<'_> {
         }
     }
 
-    /// Sets a field of [`Field::rotation`](crate::Field::rotation) to a unit quaternion `[x, y, z, w]`.
+    /// Sets a field of [`Field::rotation`](crate::Field::rotation) to a unit quaternion `[x, y, z, w]`. One with a
+    /// NaN becomes no rotation, `[0, 0, 0, 1]`.
     ///
     /// # Errors
     ///

@@ -43,8 +43,18 @@ pub(crate) const fn last_component(bits: u32) -> i32 {
     (1 << bits) - 2
 }
 
-/// Returns the words of a unit quaternion. The largest component is left out and made positive.
+/// Returns the words of no rotation.
+pub(crate) const fn identity_words(bits: u32) -> [i32; COMPONENTS_OF_ROTATION] {
+    let zero = last_component(bits) / 2;
+    [3, zero, zero, zero]
+}
+
+/// Returns the words of a unit quaternion. The largest component is left out and made positive. A quaternion with a NaN
+/// becomes no rotation.
 pub(crate) fn rotation_words(quaternion: [f32; 4], bits: u32) -> [i32; COMPONENTS_OF_ROTATION] {
+    if quaternion.iter().any(|component| component.is_nan()) {
+        return identity_words(bits);
+    }
     let (mut largest, mut magnitude) = (3, 0.0);
     for (index, component) in quaternion.iter().enumerate() {
         if component.abs() > magnitude {
@@ -123,7 +133,11 @@ mod tests {
     fn no_rotation_comes_back_exactly() {
         assert_eq!(rotation(&rotation_words([0.0, 0.0, 0.0, 1.0], 9), 9), [0.0, 0.0, 0.0, 1.0]);
         assert_eq!(rotation(&rotation_words([0.0, 0.0, 0.0, -1.0], 9), 9), [0.0, 0.0, 0.0, 1.0]);
-        let nan = rotation(&rotation_words([f32::NAN; 4], 9), 9);
-        assert!((nan.iter().map(|part| part * part).sum::<f32>() - 1.0).abs() < 1e-3, "{nan:?}");
+        for bits in 4..=16 {
+            assert_eq!(rotation(&identity_words(bits), bits), [0.0, 0.0, 0.0, 1.0], "{bits} bits");
+            for wrong in [[f32::NAN; 4], [f32::NAN, 1.0, 0.0, 0.0], [1.0, 0.0, 0.0, f32::NAN], [0.0; 4]] {
+                assert_eq!(rotation_words(wrong, bits), identity_words(bits), "{wrong:?}");
+            }
+        }
     }
 }

@@ -184,8 +184,8 @@ impl Replicator {
         self
     }
 
-    /// Adds an object and returns it, with zero velocities, and all other fields at their smallest values. Clients get
-    /// it after the next commit.
+    /// Adds an object and returns it, without rotation, with zero velocities, and all other fields at their smallest
+    /// values. Clients get it after the next commit.
     ///
     /// # Errors
     ///

@@ -142,8 +142,7 @@ impl Field {
                 limits.extend(axes.iter().map(|axis| axis.last() as i32));
             }
             FieldShape::Rotation { bits } => {
-                // The builder refuses other numbers of bits later.
-                let last = quantize::last_component((*bits).clamp(MIN_ROTATION_BITS, MAX_ROTATION_BITS));
+                let last = quantize::last_component(rotation_bits(*bits));
                 limits.extend([3, last, last, last]);
             }
         }
@@ -162,8 +161,7 @@ impl Field {
                 errors.extend(axes.iter().map(|axis| WordError::of_step(0.05 / axis.steps as f32)));
             }
             FieldShape::Rotation { bits } => {
-                let bits = (*bits).clamp(MIN_ROTATION_BITS, MAX_ROTATION_BITS);
-                let step = WordError::of_step(1.0 / quantize::last_component(bits) as f32);
+                let step = WordError::of_step(1.0 / quantize::last_component(rotation_bits(*bits)) as f32);
                 errors.extend([WordError::SWITCH, step, step, step]);
             }
         }
@@ -202,24 +200,31 @@ pub(crate) struct KindLayout {
     rest: Option<usize>,
     /// The words of velocities that are zero; 0 for all other words.
     zeros: Vec<i32>,
+    /// The words of a new object.
+    firsts: Vec<i32>,
 }
 
 impl KindLayout {
     fn new(fields: &[Field]) -> Self {
-        let (mut starts, mut limits, mut errors, mut zeros) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let mut rest = None;
+        let (mut starts, mut limits, mut errors) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut zeros, mut firsts, mut rest) = (Vec::<i32>::new(), Vec::new(), None);
         for field in fields {
             starts.push(limits.len());
             match &field.0 {
                 FieldShape::Rest => rest = Some(limits.len()),
-                FieldShape::Velocity(axes) => zeros.extend(axes.iter().map(zero_of)),
+                FieldShape::Velocity(axes) => {
+                    zeros.extend(axes.iter().map(zero_of));
+                    firsts.extend(axes.iter().map(zero_of));
+                }
+                FieldShape::Rotation { bits } => firsts.extend(quantize::identity_words(rotation_bits(*bits))),
                 _ => {}
             }
             field.add_limits(&mut limits);
             field.add_errors(&mut errors);
             zeros.resize(limits.len(), 0);
+            firsts.resize(limits.len(), 0);
         }
-        Self { fields: fields.to_vec(), starts, limits, errors, rest, zeros }
+        Self { fields: fields.to_vec(), starts, limits, errors, rest, zeros, firsts }
     }
 
     /// Returns whether these words are those of an object at rest.
@@ -229,7 +234,7 @@ impl KindLayout {
 
     /// Returns the words of a new object.
     pub(crate) fn first_words(&self) -> &[i32] {
-        &self.zeros
+        &self.firsts
     }
 
     /// Returns the word of a velocity that is zero.
@@ -276,6 +281,11 @@ impl KindLayout {
         let limit = self.limits.get(word).copied().unwrap_or(0);
         i32::BITS - limit.leading_zeros()
     }
+}
+
+/// Returns the nearest number of bits that a rotation may have. The builder refuses others later.
+fn rotation_bits(bits: u32) -> u32 {
+    bits.clamp(MIN_ROTATION_BITS, MAX_ROTATION_BITS)
 }
 
 /// Returns the step of zero. The builder refuses a range that is not valid later.

@@ -476,3 +476,23 @@ fn plan_without_a_limit_has_all_objects() {
         assert_eq!(replica.objects().count(), usize::from(OBJECTS), "{messages} messages of {bytes_each} bytes");
     }
 }
+
+#[test]
+fn new_object_has_no_rotation() {
+    let mut schema = Schema::builder();
+    let kinds = [4, 9, 16].map(|bits| schema.add(&[Field::boolean(), Field::rotation(bits), Field::velocity(3.0, 7)]));
+    let schema = Arc::new(schema.build().unwrap());
+    let (mut replicator, mut replica) = (Replicator::new(schema.clone(), 3, 1), Replica::new(schema, 3));
+    let viewer = replicator.add_viewer().unwrap();
+    for (id, kind) in (0..).map(ObjectId).zip(kinds) {
+        replicator.spawn(id, kind).unwrap();
+    }
+    replicator.commit(1).unwrap();
+    let mut buf = [0; 100];
+    let message = replicator.write(viewer, &mut buf).unwrap();
+    replica.read(&buf[..message.bytes]).unwrap();
+    for id in (0..3).map(ObjectId) {
+        let object = replica.object(id).unwrap();
+        assert_eq!((object.bool(0), object.rotation(1)), (Some(false), Some([0.0, 0.0, 0.0, 1.0])), "{id:?}");
+    }
+}
