@@ -83,7 +83,7 @@ impl Game {
             pace: Pace::new(clock, TICK),
             channels,
             kind,
-            replicator: Replicator::new(schema, SLOTS, SLOTS),
+            replicator: Replicator::new(schema, SLOTS, SLOTS, RATE.per_second),
             rewind: Rewind::new(SLOTS, RATE),
             players: Vec::new(),
             tick: 0,

@@ -58,7 +58,7 @@ struct World {
 impl World {
     fn new() -> Self {
         let (schema, _) = &*SCHEMA;
-        let mut replicator = Replicator::new(Arc::clone(schema), OBJECTS, 1);
+        let mut replicator = Replicator::new(Arc::clone(schema), OBJECTS, 1, 60);
         let viewer = replicator.add_viewer().expect("the first client");
         let replica = Replica::new(Arc::clone(schema), OBJECTS);
         Self { replicator, replica, viewer, tick: 0, late: Vec::new(), reported: [None; OBJECTS as usize] }

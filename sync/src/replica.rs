@@ -116,7 +116,7 @@ impl ReplicaObject {
 /// let mut schema = Schema::builder();
 /// let bird = schema.add(&[Field::vector([-9.0..9.0, 0.0..9.0, -9.0..9.0], 100)]);
 /// let schema = Arc::new(schema.build()?);
-/// let (mut replicator, mut replica) = (Replicator::new(schema.clone(), 10, 1), Replica::new(schema, 10));
+/// let (mut replicator, mut replica) = (Replicator::new(schema.clone(), 10, 1, 60), Replica::new(schema, 10));
 /// let player = replicator.add_viewer()?;
 /// replicator.spawn(ObjectId(3), bird)?.set_vector(0, [1.0, 2.0, 3.0])?;
 /// replicator.commit(1)?;

@@ -28,8 +28,6 @@ use crate::priority::Priorities;
 use crate::resync::ResyncRequest;
 use crate::schema::{ObjectKind, Schema};
 
-const DEFAULT_TICKS_PER_SECOND: u16 = 60;
-
 /// A client of a [`Replicator`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ViewerId {
@@ -97,7 +95,7 @@ struct ViewerSlot {
 /// let mut schema = Schema::builder();
 /// let door = schema.add(&[Field::boolean()]);
 /// let schema = Arc::new(schema.build()?);
-/// let (mut replicator, mut replica) = (Replicator::new(schema.clone(), 100, 4), Replica::new(schema, 100));
+/// let (mut replicator, mut replica) = (Replicator::new(schema.clone(), 100, 4, 60), Replica::new(schema, 100));
 ///
 /// let player = replicator.add_viewer()?;
 /// replicator.spawn(ObjectId(7), door)?.set_bool(0, true)?;
@@ -118,7 +116,7 @@ struct ViewerSlot {
 pub struct Replicator {
     schema: Arc<Schema>,
     priorities: Priorities,
-    ticks_per_second: u16,
+    ticks_per_second: u32,
     objects: Vec<ReplicatedObject>,
     /// All ids that were ever used are below this one.
     end: usize,
@@ -141,15 +139,20 @@ pub struct Replicator {
 }
 
 impl Replicator {
-    /// Returns a replicator without objects and clients. Ids must be below `max_objects`. Memory of the objects is
-    /// allocated at their first use, and that of a client when it is added. It is bounded: the guide has the figures.
+    /// Returns a replicator without objects and clients. Ids must be below `max_objects`. Some memory is allocated for
+    /// all ids at once, that of states at the first use of their ids, and that of a client when it is added. It is
+    /// bounded: the guide has the figures.
+    ///
+    /// `ticks_per_second` is the rate of the ticks of [`commit`](Self::commit), at least 1. It says how long a second
+    /// is in which [`resync`](Self::resync) obeys once, how fast [`Priorities`] grow, and how far clients move an
+    /// object on for 100 ms, which is part of its error.
     #[must_use]
-    pub fn new(schema: Arc<Schema>, max_objects: u16, max_viewers: u16) -> Self {
+    pub fn new(schema: Arc<Schema>, max_objects: u16, max_viewers: u16, ticks_per_second: u32) -> Self {
         let (objects, words) = (usize::from(max_objects), schema.max_words());
         let free = ReplicatedObject { kind: ObjectKind(0), is_live: false, generation: 0, changed: 0 };
         Self {
             priorities: Priorities::default(),
-            ticks_per_second: DEFAULT_TICKS_PER_SECOND,
+            ticks_per_second: ticks_per_second.max(1),
             objects: vec![free; objects],
             end: 0,
             words: vec![0; objects * words],
@@ -174,13 +177,6 @@ impl Replicator {
             priorities.units_per_metre = 1.0;
         }
         self.priorities = priorities;
-        self
-    }
-
-    /// Sets the number of ticks of a second, which is 60 by default. At least 1.
-    #[must_use]
-    pub const fn with_ticks_per_second(mut self, ticks: u16) -> Self {
-        self.ticks_per_second = if ticks == 0 { 1 } else { ticks };
         self
     }
 

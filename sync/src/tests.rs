@@ -41,10 +41,14 @@ fn schema_with_rest() -> (Arc<Schema>, [ObjectKind; 3]) {
     (Arc::new(schema.build().unwrap()), [cube, counter, body])
 }
 
-/// Returns a server with one client.
+/// Returns a server of 60 ticks a second with one client.
 fn pair() -> (Replicator, Replica, ViewerId, [ObjectKind; 2]) {
+    pair_with_rate(60)
+}
+
+fn pair_with_rate(ticks_per_second: u32) -> (Replicator, Replica, ViewerId, [ObjectKind; 2]) {
     let (schema, kinds) = schema();
-    let mut replicator = Replicator::new(schema.clone(), OBJECTS, 2);
+    let mut replicator = Replicator::new(schema.clone(), OBJECTS, 2, ticks_per_second);
     let viewer = replicator.add_viewer().unwrap();
     (replicator, Replica::new(schema, OBJECTS), viewer, kinds)
 }
@@ -482,7 +486,7 @@ fn new_object_has_no_rotation() {
     let mut schema = Schema::builder();
     let kinds = [4, 9, 16].map(|bits| schema.add(&[Field::boolean(), Field::rotation(bits), Field::velocity(3.0, 7)]));
     let schema = Arc::new(schema.build().unwrap());
-    let (mut replicator, mut replica) = (Replicator::new(schema.clone(), 3, 1), Replica::new(schema, 3));
+    let (mut replicator, mut replica) = (Replicator::new(schema.clone(), 3, 1, 60), Replica::new(schema, 3));
     let viewer = replicator.add_viewer().unwrap();
     for (id, kind) in (0..).map(ObjectId).zip(kinds) {
         replicator.spawn(id, kind).unwrap();

@@ -102,7 +102,7 @@ impl World {
     fn new(setup: Setup) -> Self {
         let (mut schema, half) = (Schema::builder(), setup.half_side());
         let kind = schema.add(&[Field::vector([-half..half, 0.0..16.0, -half..half], 512), Field::rotation(9)]);
-        let mut replicator = Replicator::new(Arc::new(schema.build().unwrap()), setup.objects, setup.clients);
+        let mut replicator = Replicator::new(Arc::new(schema.build().unwrap()), setup.objects, setup.clients, 60);
         let mut random = Random::new(7, 1);
         let mut place = || [-half, 0.0, -half].map(|low| random.between(f64::from(low), f64::from(low.abs().max(8.0))));
         let places: Vec<[f32; 3]> = (0..setup.objects).map(|_| place().map(|part| part as f32)).collect();

@@ -37,7 +37,7 @@ pub(super) struct Turn<'r> {
     /// The objects that changed at the newest commit.
     pub(super) changed: &'r ObjectSet,
     pub(super) commits: &'r Commits,
-    pub(super) ticks_per_second: u16,
+    pub(super) ticks_per_second: u32,
 }
 
 impl Turn<'_> {
@@ -73,7 +73,7 @@ impl Turn<'_> {
         ticks: u32,
         turns: f32,
     ) {
-        let intervals = ticks as f32 * INTERVALS_PER_SECOND / f32::from(self.ticks_per_second);
+        let intervals = ticks as f32 * INTERVALS_PER_SECOND / self.ticks_per_second as f32;
         // New objects must not starve beside those that are wrong by more, whatever the units of the game.
         let unknown = viewer.worst_error.max(UNKNOWN_ERROR);
         let (objects, worst) = (&mut viewer.objects, &mut viewer.worst_error);
@@ -196,7 +196,7 @@ impl Turn<'_> {
         let known = KnownState { words, tick, before: shown.checked_sub(1).and_then(state) };
         let scale = ErrorScale {
             metres_per_unit: self.priorities.units_per_metre.recip(),
-            max_moved_ticks: (u32::from(self.ticks_per_second) * EXTRAPOLATED_MILLIS / 1000).max(1),
+            max_moved_ticks: (self.ticks_per_second.saturating_mul(EXTRAPOLATED_MILLIS) / 1000).max(1),
         };
         record::error_between(layout, now, known, now_tick, scale).min(f32::MAX)
     }

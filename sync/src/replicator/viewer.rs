@@ -321,11 +321,11 @@ impl Viewer {
     }
 
     /// Forgets what the client has, unless that was done a short time ago. Returns whether it was.
-    pub(super) fn resync(&mut self, request: ResyncRequest, commits: &Commits, ticks_per_second: u16) -> bool {
+    pub(super) fn resync(&mut self, request: ResyncRequest, commits: &Commits, ticks_per_second: u32) -> bool {
         let (newest, is_old) = (commits.newest(), request.0 != self.resyncs);
         let seconds = if is_old { SECONDS_OF_OLD_REQUESTS } else { SECONDS_BETWEEN_RESYNCS };
         let now = commits.tick(newest).unwrap_or(0);
-        let is_due = self.resynced.is_none_or(|last| now - last >= seconds * u32::from(ticks_per_second));
+        let is_due = self.resynced.is_none_or(|last| now - last >= seconds.saturating_mul(ticks_per_second));
         if is_due {
             (self.resynced, self.resyncs) = (Some(now), (self.resyncs + 1) % 16);
             self.forget_all(newest);

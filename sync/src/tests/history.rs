@@ -3,7 +3,7 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use super::{OBJECTS, changes, is_silent, pair, schema, shown, written};
+use super::{OBJECTS, changes, is_silent, pair, pair_with_rate, schema, shown, written};
 use crate::{GoneReason, ObjectId, Replica, ReplicaChange, Replicator, ResyncRequest, ViewerId};
 
 const CUBE: ObjectId = ObjectId(1);
@@ -55,8 +55,7 @@ fn resync_repeats_a_removal_that_was_refused() {
 
 #[test]
 fn client_can_demand_a_resync_once_a_second() {
-    let (replicator, _, _, _) = pair();
-    let mut replicator = replicator.with_ticks_per_second(20);
+    let (mut replicator, _, _, _) = pair_with_rate(20);
     let viewer = replicator.add_viewer().unwrap();
     let mut accepted = Vec::new();
     for tick in 1..60 {
@@ -70,8 +69,7 @@ fn client_can_demand_a_resync_once_a_second() {
 
 #[test]
 fn request_that_was_made_before_the_resync_waits_five_seconds() {
-    let (replicator, _, _, _) = pair();
-    let mut replicator = replicator.with_ticks_per_second(20);
+    let (mut replicator, _, _, _) = pair_with_rate(20);
     let viewer = replicator.add_viewer().unwrap();
     let mut accepted = Vec::new();
     for tick in 1..260 {
@@ -176,7 +174,7 @@ fn no_number_of_reuses_looks_like_an_update() {
 fn clients_with_different_histories_get_the_truth() {
     const CLIENTS: u16 = 60;
     let (schema, [cube, _]) = schema();
-    let mut replicator = Replicator::new(schema.clone(), OBJECTS, CLIENTS);
+    let mut replicator = Replicator::new(schema.clone(), OBJECTS, CLIENTS, 60);
     let mut clients: Vec<(ViewerId, Replica)> =
         (0..CLIENTS).map(|_| (replicator.add_viewer().unwrap(), Replica::new(schema.clone(), OBJECTS))).collect();
     (0..OBJECTS).for_each(|id| _ = replicator.spawn(ObjectId(id), cube).unwrap());

@@ -19,7 +19,7 @@ fn join(changes_of: impl Fn(u32) -> u16) -> (Vec<u32>, u32) {
     let kind = builder.add(&[Field::integer(0, 9)]);
     let schema = alloc::sync::Arc::new(builder.build().unwrap());
     let (mut replicator, mut replica) =
-        (Replicator::new(schema.clone(), OBJECTS, 1), Replica::new(schema, OBJECTS).with_max_bytes(usize::MAX));
+        (Replicator::new(schema.clone(), OBJECTS, 1, 60), Replica::new(schema, OBJECTS).with_max_bytes(usize::MAX));
     for id in 0..OBJECTS {
         replicator.spawn(ObjectId(id), kind).unwrap();
     }

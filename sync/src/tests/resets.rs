@@ -73,7 +73,7 @@ fn states_beyond_the_limit_of_memory_are_refused() {
     let (mut accepted, mut refused) = (0, 0);
     for tick in 1..=40_u32 {
         // Nothing is acknowledged, so that all messages have whole states.
-        let mut replicator = Replicator::new(schema.clone(), 4000, 1);
+        let mut replicator = Replicator::new(schema.clone(), 4000, 1, 60);
         let viewer = replicator.add_viewer().unwrap();
         (0..4000).for_each(|id| _ = replicator.spawn(ObjectId(id), kind).unwrap());
         replicator.commit(tick).unwrap();
@@ -97,7 +97,7 @@ fn states_beyond_the_limit_of_memory_are_refused() {
 #[test]
 fn counted_bytes_are_those_of_the_states() {
     let (schema, [cube, _]) = schema();
-    let (mut replicator, mut replica) = (Replicator::new(schema.clone(), 9, 1), Replica::new(schema, 9));
+    let (mut replicator, mut replica) = (Replicator::new(schema.clone(), 9, 1, 60), Replica::new(schema, 9));
     let viewer = replicator.add_viewer().unwrap();
     (0..9).for_each(|id| _ = replicator.spawn(ObjectId(id), cube).unwrap());
     for tick in 1..2000_u32 {

@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn snapped_values_are_those_that_clients_get() {
     let (schema, [cube, counter, body]) = schema_with_rest();
-    let mut replicator = Replicator::new(schema.clone(), OBJECTS, 1);
+    let mut replicator = Replicator::new(schema.clone(), OBJECTS, 1, 60);
     let (viewer, mut replica) = (replicator.add_viewer().unwrap(), Replica::new(schema.clone(), OBJECTS));
     let (place, turn, speed) = ([1.234_567, 2.345_678, -3.456_789], [0.1, 0.7, 0.1, 0.7], [0.123, -4.567, 31.99]);
     let mut object = replicator.spawn(ObjectId(1), cube).unwrap();

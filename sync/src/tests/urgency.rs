@@ -12,7 +12,7 @@ fn way(id: u16) -> f32 {
 /// Returns the objects of a message with room for a part of them, after all have moved once.
 fn sent_first(priorities: Priorities) -> BTreeSet<u16> {
     let (schema, [cube, _]) = schema();
-    let mut replicator = Replicator::new(schema.clone(), OBJECTS, 1).with_priorities(priorities);
+    let mut replicator = Replicator::new(schema.clone(), OBJECTS, 1, 60).with_priorities(priorities);
     let (viewer, mut replica) = (replicator.add_viewer().unwrap(), Replica::new(schema, OBJECTS));
     for id in 0..OBJECTS {
         replicator.spawn(ObjectId(id), cube).unwrap();
@@ -63,7 +63,7 @@ fn objects_too_large_for_a_message_do_not_hold_others_back() {
     let mut schema = Schema::builder();
     let large = schema.add(&core::array::from_fn::<_, 16, _>(|_| Field::integer(0, (1 << 29) - 1)));
     let small = schema.add(&[Field::integer(0, 15)]);
-    let mut replicator = Replicator::new(Arc::new(schema.build().unwrap()), OBJECTS, 1);
+    let mut replicator = Replicator::new(Arc::new(schema.build().unwrap()), OBJECTS, 1, 60);
     let viewer = replicator.add_viewer().unwrap();
     for id in 0..OBJECTS {
         let is_large = id < 20;
@@ -95,7 +95,7 @@ fn states_until_new_objects_appear(units: f32, priorities: Priorities) -> u32 {
     let (mut schema, side) = (Schema::builder(), 100.0 * units);
     let kind = schema.add(&[Field::vector([(); 3].map(|()| -side..side), (512.0 / units).max(1.0) as u32)]);
     let schema = Arc::new(schema.build().unwrap());
-    let mut replicator = Replicator::new(schema.clone(), ALL, 1).with_priorities(priorities);
+    let mut replicator = Replicator::new(schema.clone(), ALL, 1, 60).with_priorities(priorities);
     let (viewer, mut replica) = (replicator.add_viewer().unwrap(), Replica::new(schema, ALL));
     spawn_all(&mut replicator, 0..MOVING, kind);
     let mut missing: BTreeSet<u16> = (MOVING..ALL).collect();

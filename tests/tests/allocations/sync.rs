@@ -59,7 +59,7 @@ fn state_of_many_objects_allocates_nothing() {
     let mut schema = Schema::builder();
     let kind = schema.add(&[Field::vector([-16.0..16.0, 0.0..16.0, -16.0..16.0], 512), Field::rotation(9)]);
     let schema = Arc::new(schema.build().unwrap());
-    let mut replicator = Replicator::new(schema.clone(), OBJECTS, CLIENTS as u16);
+    let mut replicator = Replicator::new(schema.clone(), OBJECTS, CLIENTS as u16, 60);
     for id in 0..OBJECTS {
         replicator.spawn(ObjectId(id), kind).unwrap();
     }

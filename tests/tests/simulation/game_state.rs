@@ -88,7 +88,7 @@ fn run(seed: u64, path: u32, loss: f64) -> Shown {
     let mut pair = ConnectionWorld::with(seed, conditions, [&layout, &layout], &ConnectionConfig::default());
 
     let mut walk = Walk::new(seed);
-    let mut replicator = Replicator::new(schema.clone(), OBJECTS, 1);
+    let mut replicator = Replicator::new(schema.clone(), OBJECTS, 1, 60);
     let mut replica = Replica::new(schema, OBJECTS);
     let viewer = replicator.add_viewer().unwrap();
     for id in 0..OBJECTS {

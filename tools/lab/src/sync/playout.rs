@@ -237,7 +237,7 @@ impl SnapshotServer {
     pub(super) fn new(recording: &CubeRecording) -> Self {
         let (schema, kind) = cube_fields::shown();
         let objects = recording.objects as u16;
-        let mut replicator = Replicator::new(schema, objects, 1);
+        let mut replicator = Replicator::new(schema, objects, 1, TICKS);
         let viewer = replicator.add_viewer().expect("the first client");
         (0..objects).for_each(|id| replicator.spawn(ObjectId(id), kind).map(drop).expect("a free id"));
         Self { replicator, viewer, reports: Vec::new() }

@@ -103,7 +103,7 @@ impl Exchange {
         let kind = schema.add(&[Field::vector(area, 512), Field::rotation(9)]);
         let schema = Arc::new(schema.build().expect("valid ranges"));
         let objects = objects as u16;
-        let mut replicator = Replicator::new(Arc::clone(&schema), objects, 1);
+        let mut replicator = Replicator::new(Arc::clone(&schema), objects, 1, 60);
         if let Some(priorities) = method.priorities() {
             replicator = replicator.with_priorities(priorities);
         }

@@ -139,7 +139,7 @@ impl OurServer {
     pub(super) fn new(recording: &CubeRecording, setup: StateRun) -> Self {
         let (schema, kind) = cube_fields::simulated();
         let objects = recording.objects as u16;
-        let mut replicator = Replicator::new(schema, objects, 1);
+        let mut replicator = Replicator::new(schema, objects, 1, TICKS);
         let viewer = replicator.add_viewer().expect("the first client");
         (0..objects).for_each(|id| replicator.spawn(ObjectId(id), kind).map(drop).expect("a free id"));
         let logs = [(); PLAYERS].map(|()| InputLog::new());

@@ -4,7 +4,7 @@ use slipgate_lab::sync::cube_fields;
 use slipgate_lab::sync::thesis::ThesisPriorities;
 use slipgate_server::{ChannelEvent, ClientHandle, DeliveryStatus};
 use slipgate_sync::{InputBuffer, InputLog, ObjectId, Replicator, ResyncRequest, ViewerId};
-use slipgate_worlds::{CubeWorld, PLAYERS, PlayerInput};
+use slipgate_worlds::{CubeWorld, PLAYERS, PlayerInput, STEPS_PER_SECOND};
 
 use super::knobs::{Knobs, TICKS};
 use super::messages::{MESSAGE_BYTES, write_keys, write_snapshot, write_state};
@@ -42,7 +42,8 @@ pub(super) struct CubeMessages {
 impl CubeMessages {
     pub(super) fn new(knobs: Knobs) -> Self {
         let replicator = |(schema, kind)| {
-            let mut replicator = Replicator::new(schema, knobs.objects, PaneKind::CLIENTS.len() as u16);
+            let mut replicator =
+                Replicator::new(schema, knobs.objects, PaneKind::CLIENTS.len() as u16, STEPS_PER_SECOND as u32);
             (0..knobs.objects).for_each(|id| replicator.spawn(ObjectId(id), kind).map(drop).expect("a free id"));
             replicator
         };
