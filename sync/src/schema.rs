@@ -409,8 +409,8 @@ impl Schema {
     }
 
     /// Returns a hash of the format, of all kinds and fields, and of the game's own version (§6.2), as the version of
-    /// the channels' layout. Peers with another format, schema or version of the game then refuse each other when they
-    /// connect.
+    /// the channels' layout. A connection of peers with another format, schema or version of the game then ends with
+    /// `LayoutMismatch`, after both got `Connected`.
     #[must_use]
     pub fn version(&self, game_version: u32) -> u32 {
         let mut hash = self.fnv();
