@@ -5,7 +5,7 @@
 //! world -> recording -> method -> loss, delay -> client -> error against the recording
 //! ```
 //!
-//! A [`recording`] is a simulated world of balls and players. A [`replay`] sends it over a path with one method, and
+//! A [`recording`] is a simulated world of cubes and players. A [`replay`] sends it over a path with one method, and
 //! measures bytes and errors. [`cube_tables`] are measured in the world of cubes: [`states`], which both ends
 //! simulate, [`playout`], [`predicting`], [`rewinding`], [`peer_formats`], and [`input_timing`]. [`document`] runs
 //! all of it and prints `specs/sync-table.md`. [`sync_goals`] are the figures to reach.
