@@ -11,6 +11,9 @@ const START_INTERVALS: i64 = 320;
 /// The time since the newest arrival after which the next state is overdue, in hundredths of the time between two
 /// states. The timeline then runs as slowly as it may, so that it starves later.
 const OVERDUE_INTERVALS: i64 = 102;
+/// How far behind its target the timeline may get while states are overdue, in hundredths of the time between two
+/// states. On a path with much jitter or loss states are overdue most of the time: the delay would grow without end.
+const MAX_RESERVE_INTERVALS: i64 = 100;
 /// The most that the timeline deviates from the speed of time, in thousandths.
 const MAX_DILATION_PER_MILLE: i64 = 50;
 /// The times in which a deviation is corrected, as far as the limit allows: the timeline is quick to slow down, so that
@@ -180,7 +183,7 @@ impl PlayoutClock {
             let most = passed * MAX_DILATION_PER_MILLE / 1000;
             let time = if deviation < 0 { SLOW_DOWN_TIME } else { SPEED_UP_TIME };
             let correction = (deviation * passed / time).clamp(-most, most);
-            position + passed + if self.is_overdue(now) { -most } else { correction }
+            position + passed + if self.is_overdue(now) && deviation < self.max_reserve() { -most } else { correction }
         };
         self.position = Some((next, now));
         self.tick()
@@ -229,6 +232,11 @@ impl PlayoutClock {
     fn is_overdue(&self, now: i64) -> bool {
         let overdue = self.interval() * OVERDUE_INTERVALS / 100 + 1..=self.outage();
         self.newest.is_some_and(|(_, arrived)| overdue.contains(&(now - arrived)))
+    }
+
+    /// Returns how far behind its target the timeline may get while states are overdue.
+    fn max_reserve(&self) -> i64 {
+        self.interval() * MAX_RESERVE_INTERVALS / 100
     }
 
     /// Returns the longest pause of arrivals that is no outage.

@@ -4,6 +4,7 @@ mod epochs;
 mod history;
 mod input_vectors;
 mod interest;
+mod jitter;
 mod large;
 mod playout;
 mod resets;

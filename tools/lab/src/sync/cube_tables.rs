@@ -693,7 +693,7 @@ five. A delay that covers three losses in a row is 210 ms, so no rule reaches bo
 A path that loses in runs of 100 ms is a choice between delay and starved frames. A delay d starves about 0.13 *
 exp(-(d - i) / 100 ms) of the time, with the time i between two states: 0.6 % need 360 ms at 20 states a second. The
 playout takes a delay with which 0.8 % of the last minute had starved, and learns of longer runs when they come: 1.2 %
-at 299 ms, and at 60 a second 1.4 % at 260 ms. A rule that counts late states instead of starved time was measured,
+at 299 ms, and at 60 a second 1.4 % at 258 ms. A rule that counts late states instead of starved time was measured,
 too: 1.6 % at 280 ms, and at 60 a second 4.0 % at 141 ms, because a run of losses makes one state late.
 ";
 
