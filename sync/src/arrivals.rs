@@ -109,10 +109,10 @@ impl StateArrivals {
         let oldest = window().last()?.at;
         let quickest = window().map(|arrival| arrival.delay).min()?;
         let current = self.current_delay(now)?;
-        let (mut count, mut excess, mut states, mut time) = (0, 0, 0, 0);
+        let (mut count, mut excess, mut states, mut time) = (0, 0_i64, 0, 0);
         for arrival in window() {
             count += 1;
-            excess += arrival.excess(current);
+            excess = arrival.excess(current).saturating_add(excess);
             states += arrival.states;
             time += arrival.spacing;
         }
@@ -156,9 +156,9 @@ fn covered_losses(sent: i64, arrived: i64, is_learning: bool) -> i64 {
 fn affordable_delay(needs: &(impl Iterator<Item = i64> + Clone), least: i64, budget: i64) -> i64 {
     let mut delay = least;
     for _ in 0..MAX_STEPS {
-        let (mut starved, mut count) = (0, 0);
+        let (mut starved, mut count) = (0_i64, 0);
         for exceeding in needs.clone().map(|need| need - delay).filter(|exceeding| *exceeding > 0) {
-            (starved, count) = (starved + exceeding, count + 1);
+            (starved, count) = (exceeding.saturating_add(starved), count + 1);
         }
         if starved <= budget {
             break;

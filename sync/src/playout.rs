@@ -182,7 +182,7 @@ impl PlayoutClock {
         } else {
             let most = passed * MAX_DILATION_PER_MILLE / 1000;
             let time = if deviation < 0 { SLOW_DOWN_TIME } else { SPEED_UP_TIME };
-            let correction = (deviation * passed / time).clamp(-most, most);
+            let correction = (deviation * passed.min(time) / time).clamp(-most, most);
             position + passed + if self.is_overdue(now) && deviation < self.max_reserve() { -most } else { correction }
         };
         self.position = Some((next, now));
@@ -250,9 +250,12 @@ impl PlayoutClock {
     }
 }
 
-/// Returns a time in microseconds. Times beyond 292,000 years are cut.
+/// The longest time, in microseconds: 285 years. Products and sums of times do not overflow.
+const MAX_MICROS: i64 = 1 << 53;
+
+/// Returns a time in microseconds. Times beyond 285 years are cut.
 pub(crate) fn micros(time: Duration) -> i64 {
-    i64::try_from(time.as_micros()).unwrap_or(i64::MAX / 4).min(i64::MAX / 4)
+    i64::try_from(time.as_micros()).map_or(MAX_MICROS, |micros| micros.min(MAX_MICROS))
 }
 
 #[cfg(test)]
@@ -428,6 +431,42 @@ mod tests {
         let before = clock.advance(at(10_040)).unwrap();
         let after = clock.advance(at(10_140)).unwrap();
         assert!((after - before - 5.7).abs() < 1e-3, "95 % of 6 ticks, not {}", after - before);
+    }
+
+    #[test]
+    fn clock_of_any_time_and_state_of_any_tick_do_not_overflow() {
+        let times = [Duration::ZERO, Duration::MAX, at(1), Duration::from_secs(3_000_000_000), Duration::from_secs(1)];
+        let ticks = [1, 2, 3, 1000, u32::MAX - 4000];
+        for (per_second, between_states) in [(60, 3), (1, 1), (0, 0), (1, u32::MAX), (u32::MAX, u32::MAX)] {
+            for shift in 0..times.len() {
+                let mut clock = PlayoutClock::new(TickRate { per_second, between_states });
+                // Many states at one time, and then many times.
+                let many = (u32::MAX - 4000..=u32::MAX).map(|tick| (tick, Duration::MAX));
+                let each = ticks.iter().copied().zip(times.iter().cycle().skip(shift).copied());
+                for (number, (tick, now)) in each.chain(many).enumerate() {
+                    clock.on_state(tick, now);
+                    clock.advance(times[number % times.len()]);
+                    clock.advance(now);
+                }
+                assert!(clock.tick().is_some_and(f64::is_finite));
+            }
+        }
+        assert_eq!(micros(Duration::MAX), MAX_MICROS);
+    }
+
+    #[test]
+    fn slow_frames_do_not_correct_more_than_the_deviation() {
+        let mut clock = PlayoutClock::new(RATE);
+        for state in 1..=400_u32 {
+            clock.on_state(3 * state, at(u64::from(state) * 50));
+            clock.advance(at(u64::from(state) * 50));
+        }
+        clock.on_state(1224, at(20_400));
+        // The timeline is 2 ms ahead of its target. 95 % of a frame of 400 ms are 20 ms less than it.
+        clock.position = Some((20_000_000 - clock.target + 2000, 20_000_000));
+        clock.advance(at(20_400));
+        let deviation = clock.position.map(|(position, at)| at - clock.target - position);
+        assert_eq!(deviation, Some(0));
     }
 
     #[test]
