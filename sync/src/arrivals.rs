@@ -168,3 +168,14 @@ fn affordable_delay(needs: &(impl Iterator<Item = i64> + Clone), least: i64, bud
     }
     delay
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn first_states_without_a_loss_show_that_little_is_lost() {
+        let covered = |states| covered_losses(states, states, true);
+        assert_eq!([1, 76, 77, 249, 250, 500].map(covered), [2, 2, 1, 1, 0, 0]);
+    }
+}

@@ -50,7 +50,7 @@ struct Contradiction {
 /// states came too late to be shown, or more than 250 ms quicker than before.
 ///
 /// It starts 3.2 intervals between states behind the first one, so that two lost states in a row leave no gap. It is
-/// less than that, and at least 1.2 intervals, once the path has shown that it loses little: after 91 states without a
+/// less than that, and at least 1.2 intervals, once the path has shown that it loses little: after 77 states without a
 /// loss one lost state still leaves no gap, and after 250 the delay is the least one.
 ///
 /// # Examples

@@ -126,7 +126,7 @@ fn delay_covers_jitter_that_starves_for_more_than_0_8_percent() {
 fn delay_of_the_start_shrinks_as_nothing_is_lost() {
     for interval in [50, 100] {
         let delay_after = |states: u32| delay_of(&run(interval, u64::from(interval * states), &|_| Some(50)).0);
-        // At the first state 3.2 intervals. From the 91st on one loss is covered, and from the 250th on none.
+        // At the first state 3.2 intervals. From the 77th on one loss is covered, and from the 250th on none.
         for (states, intervals) in [(3, 3.2), (75, 3.0), (200, 2.0), (400, 1.2)] {
             let (delay, expected) = (delay_after(states) as f64, intervals * f64::from(interval));
             assert!((expected - 3.0..=expected + 3.0).contains(&delay), "{delay} ms after {states} states");
