@@ -184,6 +184,10 @@ mod tests {
         let from = PoseSample { is_at_rest: true, ..sample(10, 0.0) };
         assert_eq!(between(&from, &sample(40, 3.0), 37.0, RATE).position[0], 0.0);
         assert_eq!(between(&from, &sample(40, 3.0), 38.0, RATE).position[0], 1.0);
+        // Its velocity is known, and says nothing of the way to the next sample: the motion is even.
+        let from = PoseSample { velocity: Some([0.0; 3]), ..from };
+        let to = PoseSample { velocity: Some([60.0, 0.0, 0.0]), ..sample(40, 3.0) };
+        assert_eq!(between(&from, &to, 38.0, RATE).position[0], 1.0);
     }
 
     #[test]

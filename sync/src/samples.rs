@@ -229,6 +229,14 @@ mod tests {
         samples.add(ID, sample(30, 0.0));
         samples.add(ID, PoseSample { is_at_rest: true, velocity: Some([9.0; 3]), ..sample(33, 1.0) });
         assert_eq!(x(&samples, 36.0, 33), (1.0, ShownBy::Hold));
+        // Also without a velocity; and if it has just started to move, nothing is known of its speed.
+        for rests in [[false, true], [true, false]] {
+            let mut samples = PlayoutSamples::new(3, RATE);
+            for (is_at_rest, (tick, x)) in rests.into_iter().zip([(30, 0.0), (33, 1.0)]) {
+                samples.add(ID, PoseSample { is_at_rest, ..sample(tick, x) });
+            }
+            assert_eq!(x(&samples, 36.0, 33), (1.0, ShownBy::Hold), "{rests:?}");
+        }
     }
 
     #[test]

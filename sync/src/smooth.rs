@@ -136,6 +136,18 @@ mod tests {
     }
 
     #[test]
+    fn differences_beyond_25_cm_and_1_m_decay_faster() {
+        let decay = SmoothingDecay { small: 0.04, medium: 0.03, large: 0.02 };
+        for (difference, time) in [(0.24_f32, 0.04), (0.26, 0.03), (0.99, 0.03), (1.01, 0.02)] {
+            let mut smoothing = Smoothing::new(2, decay);
+            smoothing.on_correction(ID, at(difference), at(0.0));
+            smoothing.advance(time);
+            let left = smoothing.shown(ID, at(0.0)).position[0] / difference;
+            assert!((left - 0.368).abs() < 0.001, "{left} of {difference} m after {time} s");
+        }
+    }
+
+    #[test]
     fn turned_object_is_shown_turned_back() {
         let half = core::f32::consts::FRAC_1_SQRT_2;
         let (before, after) = (at(0.0), Pose { rotation: [0.0, half, 0.0, half], ..at(0.0) });

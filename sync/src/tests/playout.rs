@@ -134,6 +134,26 @@ fn delay_of_the_start_shrinks_as_nothing_is_lost() {
     }
 }
 
+/// After 30 s without a loss, the start's 3.2 intervals become 1.2: 2 intervals at once, of which one may have followed
+/// after 77 states.
+#[test]
+fn deviation_of_more_than_500_ms_is_a_jump() {
+    for (interval, jumps) in [(200, false), (400, true), (1000, true)] {
+        let (_, jumped, _) = run(interval, 60_000, &|_| Some(50));
+        assert_eq!(jumped.is_some(), jumps, "a state each {interval} ms");
+    }
+}
+
+/// The delay of the path is assumed to grow by 50 ms more, and not by 400 ms: the timeline would jump.
+#[test]
+fn path_that_is_slower_by_400_ms_once_makes_no_jump() {
+    // Each seventh state is lost, so that the delay of 600 ms covers the step.
+    let delay = |state: u32| (!state.is_multiple_of(7)).then_some(if state < 300 { 50 } else { 450 });
+    let (clock, jumped, _) = run(200, 100_000, &delay);
+    assert_eq!(jumped, None);
+    assert!(delay_of(&clock) > 900, "{:?}", clock.delay());
+}
+
 #[test]
 fn playout_adapts_at_one_state_a_second() {
     for interval in [1000, 500, 200] {
