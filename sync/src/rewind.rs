@@ -67,7 +67,7 @@ impl Rewind {
 
     /// Returns the pose of an object that a client saw, which showed the tick `seen`, with its fraction, when it acted.
     /// `now` is the server's tick: a client that claims more than 250 ms, or a tick of the future, gets the nearest
-    /// tick that is allowed. `None` if the object is not known, or was gone at this tick.
+    /// tick that is allowed. `None` if the object is not known, or was gone or did not exist yet at this tick.
     /// The result says whether the object that was seen has been removed since: another one may have its id by now.
     #[must_use]
     pub fn at(&self, id: ObjectId, seen: f64, now: u32) -> Option<RewoundPose> {
@@ -143,12 +143,26 @@ mod tests {
             server.add(ID, next(tick));
         }
         let is_removed = |seen: f64| server.at(ID, seen, 93).map(|found| found.is_removed);
-        assert_eq!([80.0, 83.5, 86.9, 87.0, 92.0].map(is_removed), [true, true, true, false, false].map(Some));
+        let expected = [Some(true), Some(true), Some(true), None, None, Some(false), Some(false)];
+        assert_eq!([80.0, 83.5, 86.9, 87.0, 89.9, 90.0, 92.0].map(is_removed), expected);
         for quarter in 320..=372 {
             let seen = f64::from(quarter) / 4.0;
             let found = server.at(ID, seen, 93).map(|found| found.pose);
             assert_eq!(found, client.shown(ID, seen, 93).map(|(pose, _)| pose), "tick {seen}");
         }
+    }
+
+    #[test]
+    fn object_cannot_be_hit_before_it_exists() {
+        let mut server = Rewind::new(2, RATE);
+        (3..=60).step_by(3).for_each(|tick| server.add(ObjectId(1), sample(tick)));
+        server.add(ID, sample(60));
+        assert_eq!([48.0, 59.9].map(|seen| server.at(ID, seen, 60)), [None; 2]);
+        assert!(server.at(ID, 60.0, 60).is_some_and(|found| !found.is_removed));
+        // The same holds once it is gone.
+        server.remove(ID, 63);
+        assert_eq!(server.at(ID, 59.9, 66), None);
+        assert!(server.at(ID, 61.0, 66).is_some_and(|found| found.is_removed));
     }
 
     #[test]

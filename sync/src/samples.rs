@@ -47,6 +47,8 @@ pub struct PlayoutSamples {
     kept: usize,
     samples: Vec<PoseSample>,
     tracks: Vec<PoseTrack>,
+    /// The tick of the first sample of any object. The timeline starts before it: what exists then is shown at once.
+    started: Option<u32>,
 }
 
 /// What is used of an object's samples, which are sorted by tick.
@@ -55,6 +57,19 @@ struct PoseTrack {
     count: usize,
     /// The first tick at which the object before was gone: samples of it and later ones are of another object.
     gone_at: u32,
+    /// The least ticks of all samples of the object before and of the present one, also of those that made room.
+    first_before: u32,
+    first: u32,
+}
+
+impl PoseTrack {
+    const EMPTY: Self = Self { count: 0, gone_at: 0, first_before: u32::MAX, first: u32::MAX };
+
+    /// Notes that there is a sample of this tick.
+    fn note(&mut self, tick: u32) {
+        let first = if tick < self.gone_at { &mut self.first_before } else { &mut self.first };
+        *first = tick.min(*first);
+    }
 }
 
 impl PlayoutSamples {
@@ -66,8 +81,8 @@ impl PlayoutSamples {
         let half_a_second = (rate.per_second / 2).div_ceil(rate.between_states.max(1));
         let kept = half_a_second.saturating_add(2).clamp(MIN_SAMPLES, MAX_SAMPLES) as usize;
         let objects = usize::from(max_objects);
-        let track = PoseTrack { count: 0, gone_at: 0 };
-        Self { rate, kept, samples: vec![empty; objects * kept], tracks: vec![track; objects] }
+        let (samples, tracks) = (vec![empty; objects * kept], vec![PoseTrack::EMPTY; objects]);
+        Self { rate, kept, samples, tracks, started: None }
     }
 
     /// Adds a sample. Samples may come in any order; the oldest one makes room. A second sample of a tick, and one with
@@ -78,15 +93,17 @@ impl PlayoutSamples {
         if numbers.copied().any(|number| !number.is_finite()) {
             return;
         }
-        let Some(PoseTrack { count, .. }) = self.tracks.get_mut(index) else { return };
+        let Some(track) = self.tracks.get_mut(index) else { return };
         let Some(kept) = self.samples.get_mut(index * kept..(index + 1) * kept) else { return };
-        let used = *count;
+        self.started.get_or_insert(sample.tick);
+        track.note(sample.tick);
+        let used = track.count;
         let place = kept.get(..used).unwrap_or(&[]).partition_point(|other| other.tick < sample.tick);
         if kept.get(place).is_some_and(|other| place < used && other.tick == sample.tick) {
             return;
         }
         if used < kept.len() {
-            *count += 1;
+            track.count += 1;
             if let Some(behind) = kept.get_mut(place..=used) {
                 behind.rotate_right(1);
             }
@@ -110,12 +127,14 @@ impl PlayoutSamples {
         let start = used.partition_point(|sample| sample.tick < track.gone_at);
         let end = used.partition_point(|sample| sample.tick < tick).max(start);
         kept.copy_within(start..end, 0);
-        *track = PoseTrack { count: end - start, gone_at: tick };
+        let first_before = if track.first < tick { track.first } else { u32::MAX };
+        *track = PoseTrack { count: end - start, gone_at: tick, first_before, first: u32::MAX };
     }
 
     /// Forgets all objects, for another connection or a server that has started again.
     pub fn clear(&mut self) {
-        self.tracks.fill(PoseTrack { count: 0, gone_at: 0 });
+        self.tracks.fill(PoseTrack::EMPTY);
+        self.started = None;
     }
 
     /// Returns all objects that are to be shown at a tick, by ascending id, as [`shown`](Self::shown) does: also those
@@ -127,13 +146,21 @@ impl PlayoutSamples {
 
     /// Returns what is to be shown of an object at a tick, with its fraction, of
     /// [`PlayoutClock::advance`](crate::PlayoutClock::advance). `newest` is the newest tick of any state that arrived:
-    /// an object that it does not mention has not moved. `None` if the object has no sample, or is gone at this tick.
+    /// an object that it does not mention has not moved. `None` if the object has no sample, is gone at this tick, or
+    /// has its first sample later.
+    ///
+    /// Objects of the first tick of all, such as that of a connection, are shown before it, too: the timeline starts
+    /// there.
     #[must_use]
     pub fn shown(&self, id: ObjectId, at: f64, newest: u32) -> Option<(Pose, ShownBy)> {
-        let (samples, gone_at) = (self.of(id), self.tracks.get(usize::from(id.0))?.gone_at);
-        let (before, after) = samples.split_at_checked(samples.partition_point(|sample| sample.tick < gone_at))?;
-        // The timeline of a server's first ticks may be before all of them.
-        let samples = if self.is_of_removed(id, at) { before } else { after };
+        let (samples, track) = (self.of(id), self.tracks.get(usize::from(id.0))?);
+        let gone = samples.partition_point(|sample| sample.tick < track.gone_at);
+        let (before, after) = samples.split_at_checked(gone)?;
+        let is_of_removed = self.is_of_removed(id, at);
+        let (samples, first) = if is_of_removed { (before, track.first_before) } else { (after, track.first) };
+        if at < f64::from(first) && self.started.is_none_or(|started| started < first) {
+            return None;
+        }
         let next = samples.partition_point(|sample| f64::from(sample.tick) < at);
         let Some(to) = samples.get(next) else { return self.beyond(samples, at, newest) };
         let Some(from) = next.checked_sub(1).and_then(|before| samples.get(before)) else {
@@ -250,16 +277,40 @@ mod tests {
         samples.add(ID, sample(42, 9.5));
         assert_eq!(x(&samples, 31.5, 42).0, 0.5);
         assert_eq!(x(&samples, 35.9, 42), (1.0, ShownBy::Hold), "nothing is between two objects");
-        assert_eq!(x(&samples, 36.0, 42).0, 9.0);
+        assert_eq!(samples.shown(ID, 36.0, 42), None, "the other one does not exist yet");
+        assert_eq!(x(&samples, 39.0, 42).0, 9.0);
         assert_eq!(x(&samples, 42.0, 42).0, 9.5);
         samples.remove(ID, 45);
         assert_eq!(samples.all_shown(44.9, 45).map(|(id, _)| id).collect::<Vec<_>>(), [ID]);
         assert_eq!(samples.all_shown(45.0, 45).count(), 0);
-        assert_eq!(
-            samples.shown(ID, 33.0, 45).map(|(pose, _)| pose.position[0]),
-            Some(9.0),
-            "the first one is forgotten"
-        );
+        assert_eq!(samples.shown(ID, 33.0, 45), None, "the first one is forgotten");
+    }
+
+    #[test]
+    fn object_is_shown_from_the_tick_of_its_first_sample_on() {
+        const NEW: ObjectId = ObjectId(1);
+        let mut samples = PlayoutSamples::new(3, RATE);
+        // The timeline of a connection starts before its first state, which came before an older one.
+        samples.add(ID, sample(33, 0.0));
+        samples.add(ID, sample(30, 0.0));
+        assert_eq!(x(&samples, 21.0, 33), (0.0, ShownBy::Samples));
+        samples.add(NEW, sample(39, 5.0));
+        samples.add(NEW, sample(42, 6.0));
+        let ticks = [21.0, 30.0, 38.9, 39.0, 42.0];
+        let is_shown = |samples: &PlayoutSamples| ticks.map(|at| samples.shown(NEW, at, 42).is_some());
+        assert_eq!(is_shown(&samples), [false, false, false, true, true]);
+        assert_eq!(samples.all_shown(38.0, 42).map(|(id, _)| id).collect::<Vec<_>>(), [ID]);
+        // A state before the first one comes late.
+        samples.add(NEW, sample(36, 4.0));
+        assert_eq!(is_shown(&samples), [false, false, true, true, true]);
+        // It has existed all the time, though the samples of its first second have made room.
+        (45..300).step_by(3).for_each(|tick| samples.add(NEW, sample(tick, 0.0)));
+        assert_eq!(is_shown(&samples), [false, false, true, true, true]);
+        samples.remove(NEW, 300);
+        assert_eq!(is_shown(&samples), [false, false, true, true, true]);
+        samples.clear();
+        samples.add(NEW, sample(400, 0.0));
+        assert!(samples.shown(NEW, 390.0, 400).is_some(), "another connection");
     }
 
     #[test]
