@@ -112,6 +112,10 @@ impl PlayoutClock {
     }
 
     /// Notes that a state of the server's tick arrived at `now`. States that come late or twice are ignored.
+    ///
+    /// A state of several messages counts as arrived with the first of them: messages do not say how many belong to a
+    /// state. If others of it get lost, the delay does not cover that. A game that marks the first message of each
+    /// state calls this for marked ones alone: then states get lost as often as the messages of an object do.
     pub fn on_state(&mut self, tick: u32, now: Duration) {
         let now = micros(now);
         let Some((before, arrived)) = self.newest else {

@@ -145,9 +145,11 @@ impl PlayoutSamples {
     }
 
     /// Returns what is to be shown of an object at a tick, with its fraction, of
-    /// [`PlayoutClock::advance`](crate::PlayoutClock::advance). `newest` is the newest tick of any state that arrived:
-    /// an object that it does not mention has not moved. `None` if the object has no sample, is gone at this tick, or
-    /// has its first sample later.
+    /// [`PlayoutClock::advance`](crate::PlayoutClock::advance). `None` if the object has no sample, is gone at this
+    /// tick, or has its first sample later.
+    ///
+    /// `newest` is the newest tick of any message that arrived. An object without a sample of it has not moved, or its
+    /// message was lost or waits, if the state has several. Without a velocity it is held where it was in both cases.
     ///
     /// Objects of the first tick of all, such as that of a connection, are shown before it, too: the timeline starts
     /// there.

@@ -26,10 +26,10 @@ struct Path {
     max_starved: usize,
 }
 
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
+    pub(super) fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % limit
     }
@@ -77,7 +77,7 @@ fn path(states: (u32, u32), jitter: u64, loss: u64, max_delay: u64) -> Path {
 }
 
 /// Jitter of several intervals, and losses of more than half of the states, make states overdue most of the time. The
-/// delay may not need more than the jitter, or the runs of losses that starve for 0.8 % of the time, and some intervals.
+/// delay may be what the jitter takes, or the runs of losses that starve for 0.8 % of the time, and some intervals.
 #[test]
 fn delay_stays_near_what_jitter_and_loss_need() {
     let paths = [

@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use super::jitter::Random;
 use crate::{PlayoutClock, TickRate};
 
 /// A path: the delay of each state by its number, in milliseconds. `None` for a state that is lost.
@@ -152,6 +153,22 @@ fn path_that_is_slower_by_400_ms_once_makes_no_jump() {
     let (clock, jumped, _) = run(200, 100_000, &delay);
     assert_eq!(jumped, None);
     assert!(delay_of(&clock) > 900, "{:?}", clock.delay());
+}
+
+/// Each object lacks a tenth of its states. Only a game that marks the first message of each state can know.
+#[test]
+fn state_counts_as_arrived_with_its_first_message() {
+    for (counted, least, most) in [(8, 60, 65), (1, 150, 165)] {
+        let (mut clock, mut random) = (PlayoutClock::new(TickRate { per_second: 60, between_states: 3 }), Random(1));
+        for state in 1..=2000_u32 {
+            let now = Duration::from_millis(u64::from(state * 50 + 50));
+            let arrived = [0; 8].map(|_| random.below(10) > 0);
+            arrived.iter().take(counted).filter(|arrived| **arrived).for_each(|_| clock.on_state(state * 3, now));
+            clock.advance(now);
+        }
+        let delay = delay_of(&clock);
+        assert!((least..=most).contains(&delay), "{counted} messages: {delay} ms");
+    }
 }
 
 #[test]
