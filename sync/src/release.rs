@@ -123,8 +123,9 @@ impl<S: Clone> StateQueue<S> {
     }
 
     /// Returns the newest state of an object and its tick, if it came out and no newer one waits. An object that rests
-    /// in it rests there still, as long as a message of the simulation's tick or a later one has arrived: the server
-    /// sends nothing of an object that does not change. A simulation that moved the object is wrong (§6.8).
+    /// or stands still in it is there still, as long as a message of the simulation's tick or a later one has arrived:
+    /// the server sends nothing of an object that does not change, also if it is awake. A simulation that moved the
+    /// object is wrong, and nothing but the game puts it back (§6.8).
     #[must_use]
     pub fn settled(&self, id: ObjectId) -> Option<(u32, &S)> {
         let object = self.objects.get(usize::from(id.0))?;

@@ -101,8 +101,8 @@ fn state_setups() -> Vec<(u32, MessageLoss, bool)> {
 
 const STATES_HEAD: &str = "\
 | states a second | lost | keys sent | method | path, kbit/s | worst | simulated, cm | worst | shown, cm | worst | \
-jump, cm | worst | delay, ms | worst |
-| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
+jump, cm | worst | delay, ms | worst | astray, s | worst |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 ";
 
 /// The runs of both methods in which server and clients simulate.
@@ -132,12 +132,13 @@ impl StateRuns {
         let mut text = STATES_HEAD.to_owned();
         for (setup, runs) in self.setups.iter().zip(&self.runs) {
             let name = if setup.method == StateMethod::Thesis { "thesis" } else { "slipgate-sync" };
-            let parts: [fn(&StateFigures) -> f64; 5] = [
+            let parts: [fn(&StateFigures) -> f64; 6] = [
                 |figures| figures.path_rate,
                 |figures| figures.simulated,
                 |figures| figures.shown,
                 |figures| figures.jump,
                 |figures| figures.delay,
+                |figures| figures.astray,
             ];
             text.push_str(&FigureRow::new(format!("{} | {name}", path_cells(setup)), runs, &parts).line());
         }
@@ -598,7 +599,8 @@ arrived. It gets the keys of the players since the message before, which cost it
 none. `slipgate-sync` sends what changed, and all keys that are not confirmed. 104 cubes, 40 seeds. The path has 68
 bytes for each datagram. `simulated` is the distance to the server's cube at the same tick, `shown` that with smoothing,
 and `jump` how far a corrected cube moves within the frame, without its own motion. The delay is that behind the
-quickest messages. Each run has 25 seconds, of which the first 5 are not measured.
+quickest messages. `astray` is the longest time for which one cube is more than 25 cm off, without a pause. Each run has
+25 seconds, of which the first 5 are not measured.
 
 ";
 

@@ -11,6 +11,10 @@ const QUEUED_STATES: usize = 64;
 const MAX_STEPS: u32 = 60;
 /// A cube that rests at the server may be off by this many metres before it is set back.
 const TOLERANCE: f32 = 0.001;
+/// The same of one that is awake and stands still: contacts move it a little at each end.
+const TOLERANCE_AWAKE: f32 = 0.01;
+/// A cube that is slower than this stands still, in m/s.
+const STILL: f32 = 0.05;
 
 /// How far a state moved a cube.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -106,16 +110,17 @@ impl SimulatedCubes {
         }
     }
 
-    /// Puts cubes back that rest at the server: it sends nothing of them, so that nothing else corrects a client that
-    /// pushed one by mistake.
+    /// Puts cubes back that rest or stand still at the server: it sends nothing of them, so that nothing else corrects
+    /// a client that pushed one by mistake.
     fn put_back(&mut self) {
         for id in (0..self.world.len() as u16).map(ObjectId) {
-            let Some((_, state)) = self.queue.settled(id).filter(|(_, state)| state.is_at_rest) else { continue };
+            let Some((_, state)) = self.queue.settled(id).filter(|(_, state)| stands_still(state)) else { continue };
             let Some(own) = self.world.state(usize::from(id.0)) else { continue };
-            let (state, is_moved) = (*state, distance(own.position, state.position) > TOLERANCE);
+            let tolerance = if state.is_at_rest { TOLERANCE } else { TOLERANCE_AWAKE };
+            let (state, is_moved) = (*state, distance(own.position, state.position) > tolerance);
             if is_moved {
                 self.set(id, &state);
-            } else if !own.is_at_rest {
+            } else if state.is_at_rest && !own.is_at_rest {
                 self.world.set_state(usize::from(id.0), &state);
             }
         }
@@ -133,6 +138,12 @@ impl SimulatedCubes {
     }
 }
 
+/// Returns whether a cube stays where this state has it until the server sends another one. A cube that moves changes,
+/// and messages have it again.
+fn stands_still(state: &CubeState) -> bool {
+    state.is_at_rest || distance(state.velocity, [0.0; 3]) < STILL
+}
+
 fn pose(state: &CubeState) -> Pose {
     Pose { position: state.position, rotation: state.rotation }
 }
@@ -146,4 +157,30 @@ fn moved_on(mut state: CubeState, ticks: u32) -> CubeState {
         *height = height.max(0.4);
     }
     state
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LAST: ObjectId = ObjectId(3);
+
+    /// Returns how far a cube is from the server's after a second with keys that the server did not have.
+    fn error_after_wrong_keys(newest: u32, is_at_rest: bool) -> f32 {
+        let mut cubes = SimulatedCubes::new(PLAYERS, Some(SmoothingDecay::default()));
+        let state = CubeState { velocity: [0.0; 3], spin: [0.0; 3], is_at_rest, ..cubes.world().state(3).unwrap() };
+        cubes.push(1, LAST, state);
+        let wrong = [PlayerInput::RIGHT; PLAYERS];
+        cubes.play(60, newest, |_| wrong);
+        distance(cubes.world().state(3).unwrap().position, state.position)
+    }
+
+    #[test]
+    fn cube_that_stands_still_at_the_server_is_put_back() {
+        for is_at_rest in [false, true] {
+            assert!(error_after_wrong_keys(60, is_at_rest) <= TOLERANCE_AWAKE);
+            // Without messages nothing says that the cube is still there.
+            assert!(error_after_wrong_keys(1, is_at_rest) > 1.0);
+        }
+    }
 }

@@ -30,6 +30,9 @@ pub(super) const LOSS_REPORT: Duration = Duration::from_millis(150);
 /// Bytes of a datagram around a message: IPv4 and UDP 28, encryption 21, acknowledgements 9, frame and receipt 10.
 const HEADER_BYTES: usize = 28 + 21 + 9 + 10;
 
+/// The error of a cube that is astray, in metres.
+const ASTRAY: f32 = 0.25;
+
 /// A method of state synchronisation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum StateMethod {
@@ -65,6 +68,8 @@ pub struct StateFigures {
     pub jump: f64,
     /// How far the client is behind the quickest messages, in milliseconds.
     pub delay: f64,
+    /// The longest time for which a simulated cube is more than 25 cm off, in seconds.
+    pub astray: f64,
 }
 
 /// A message on its way to the client.
@@ -216,6 +221,9 @@ struct Exchange<'r, S> {
     jumps: Errors,
     delays: Vec<f64>,
     before: Vec<[f32; 3]>,
+    /// For how many frames each cube has been astray, and the most of these frames.
+    astray: Vec<u32>,
+    longest_astray: u32,
 }
 
 impl<'r, S: StateServer> Exchange<'r, S> {
@@ -249,6 +257,8 @@ impl<'r, S: StateServer> Exchange<'r, S> {
             jumps: Errors::default(),
             delays: Vec::new(),
             before: vec![[0.0; 3]; recording.objects],
+            astray: vec![0; recording.objects],
+            longest_astray: 0,
         }
     }
 
@@ -355,7 +365,11 @@ impl<'r, S: StateServer> Exchange<'r, S> {
         self.delays.push(behind * 1000.0);
         let mut offsets = Vec::with_capacity(truth.len());
         for ((id, own), truth) in (0..).zip(cubes.world().states()).zip(truth) {
-            self.simulated.add(distance(own.position, truth.position));
+            let error = distance(own.position, truth.position);
+            self.simulated.add(error);
+            let frames = &mut self.astray[usize::from(id)];
+            *frames = if error > ASTRAY { *frames + 1 } else { 0 };
+            self.longest_astray = self.longest_astray.max(*frames);
             let shown = cubes.shown(ObjectId(id), &own);
             self.shown.add(distance(shown.position, truth.position));
             offsets.push([0, 1, 2].map(|axis| shown.position[axis] - own.position[axis]));
@@ -377,6 +391,7 @@ impl<'r, S: StateServer> Exchange<'r, S> {
             shown: self.shown.percentile(99) * 100.0,
             jump: self.jumps.percentile(99) * 100.0,
             delay: self.delays.iter().sum::<f64>() / self.delays.len().max(1) as f64,
+            astray: f64::from(self.longest_astray) / f64::from(TICKS),
         }
     }
 }
