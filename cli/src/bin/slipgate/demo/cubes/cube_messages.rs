@@ -12,7 +12,8 @@ use super::pane::PaneKind;
 
 /// The thesis sends 10 snapshots a second (§3.4.2).
 const SNAPSHOT_TICKS: u32 = TICKS / 10;
-/// The bits of a receipt's tag for the tag of a state message. The tick is above them.
+/// The bits of a receipt's tag for the tag of a state message. Above them is the tick up to which the message has keys,
+/// or 0.
 const TAG_BITS: u32 = 40;
 /// The most messages of a state for a client.
 const MAX_MESSAGES: usize = 8;
@@ -96,8 +97,8 @@ impl CubeMessages {
         let Some(receiver) = self.receivers.iter_mut().find(|receiver| receiver.client == client) else { return };
         let has_arrived = matches!(status, DeliveryStatus::Arrived | DeliveryStatus::ArrivedLate);
         if has_arrived {
-            let tick = (tag >> TAG_BITS) as u32;
-            receiver.logs.iter_mut().for_each(|log| log.on_confirmed(tick));
+            let keys_up_to = (tag >> TAG_BITS) as u32;
+            receiver.logs.iter_mut().for_each(|log| log.on_confirmed(keys_up_to));
         }
         let (kind, viewer) = (receiver.kind, receiver.viewer);
         let tag = tag & ((1 << TAG_BITS) - 1);
@@ -200,12 +201,61 @@ impl CubeMessages {
             let rest = message.get_mut(start..).unwrap_or(&mut []);
             let Some(written) = replicator.write(viewer, rest) else { break };
             message.truncate(start + written.bytes);
-            let tag = u64::from(tick) << TAG_BITS | written.tag;
+            let keys_up_to = if number == 0 { tick } else { 0 };
+            let tag = u64::from(keys_up_to) << TAG_BITS | written.tag;
             if !post(client, &message, Some(tag)) {
                 replicator.on_lost(viewer, written.tag);
                 break;
             }
         }
         self.message = message;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::messages::{STATE, take_keys};
+    use super::*;
+
+    const CLIENT: ClientHandle = ClientHandle::from_bits(1);
+
+    /// A client that simulates a world which takes more than one message.
+    fn messages() -> (CubeMessages, CubeWorld) {
+        let knobs = Knobs { objects: 504, rate: 60, loss: 0.0, runs: 0, latency: 0, jitter: 0 };
+        let mut messages = CubeMessages::new(knobs);
+        messages.on_connected(CLIENT, PaneKind::OurStates.client_id());
+        (messages, CubeWorld::new(504))
+    }
+
+    /// Sends a tick. Returns its messages with their tags.
+    fn send(messages: &mut CubeMessages, world: &CubeWorld, tick: u32) -> Vec<(Vec<u8>, u64)> {
+        let mut sent = Vec::new();
+        messages.on_tick(tick, world, &[PlayerInput(tick); PLAYERS]);
+        messages.send(tick, world, &mut InputBuffer::new(0), |_, bytes, tag| {
+            sent.push((bytes.to_vec(), tag.unwrap()));
+            true
+        });
+        sent
+    }
+
+    fn keys_of(message: &[u8]) -> usize {
+        take_keys(&mut &*message).unwrap().iter().map(|keys| keys.len()).sum()
+    }
+
+    #[test]
+    fn keys_of_a_lost_message_are_sent_again() {
+        for lost in [0, 1] {
+            let (mut messages, world) = messages();
+            let sent = send(&mut messages, &world, 1);
+            assert!(sent.len() > 1 && keys_of(&sent[0].0) > 0 && keys_of(&sent[1].0) == 0);
+            for (number, (_, tag)) in sent.iter().enumerate() {
+                let status = if number == lost { DeliveryStatus::Lost } else { DeliveryStatus::Arrived };
+                messages.on_receipt(CLIENT, &ChannelEvent::Receipt { channel: STATE, tag: *tag, status });
+            }
+            // The keys of the two ticks differ, so that both take more bytes than one.
+            let next = send(&mut messages, &world, 2);
+            let has_both = keys_of(&next[0].0) > keys_of(&sent[0].0);
+            assert_eq!(has_both, lost == 0, "message {lost} is lost");
+        }
     }
 }
