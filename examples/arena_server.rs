@@ -27,6 +27,8 @@ use slipgate::sync::{InputBuffer, ObjectId, ObjectKind, Replicator, Rewind, View
 
 /// A message of this length leaves in one datagram.
 const MESSAGE_BYTES: usize = 1000;
+/// The least room for a message: the states of a few figures, also on a path that carries little.
+const MIN_MESSAGE_BYTES: usize = 100;
 fn main() -> Result<(), Box<dyn Error>> {
     tracing_subscriber::fmt::init();
     let mut game = Game::start(ADDRESS.parse()?)?;
@@ -192,7 +194,11 @@ impl Game {
             let Some(mut client) = self.server.client(player.client) else { continue };
             self.replicator.set_report(player.viewer, player.inputs.report());
             let mut buf = [0; MESSAGE_BYTES];
-            let Some(message) = self.replicator.write(player.viewer, &mut buf) else { continue };
+            // What the path carries up to the next tick. The figures of a full arena fit into one message.
+            let room = client.budget().map_or(0, |budget| budget.max_message_bytes());
+            let room = room.clamp(MIN_MESSAGE_BYTES, MESSAGE_BYTES);
+            let written = buf.get_mut(..room).and_then(|buf| self.replicator.write(player.viewer, buf));
+            let Some(message) = written else { continue };
             let (bytes, options) = (buf.get(..message.bytes), SendOptions::default().receipt(message.tag));
             if client.send_message_with(self.channels.state, bytes.unwrap_or(&[]), options).is_err() {
                 self.replicator.on_lost(player.viewer, message.tag);

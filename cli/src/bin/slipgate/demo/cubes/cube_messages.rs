@@ -17,6 +17,17 @@ const SNAPSHOT_TICKS: u32 = TICKS / 10;
 const TAG_BITS: u32 = 40;
 /// The most messages of a state for a client.
 const MAX_MESSAGES: usize = 8;
+/// The least bytes of states in a message, behind keys that leave little room, or on a path that carries little.
+const MIN_STATE_BYTES: usize = 100;
+
+/// The connections over which messages leave.
+pub(super) trait Outlet {
+    /// Returns the bytes of a message that the connection carries up to the next tick.
+    fn room(&mut self, client: ClientHandle) -> usize;
+
+    /// Sends a message with the tag of its receipt. Returns whether it was taken.
+    fn post(&mut self, client: ClientHandle, message: &[u8], tag: Option<u64>) -> bool;
+}
 
 /// A client, and what it needs.
 struct Receiver {
@@ -126,15 +137,8 @@ impl CubeMessages {
         self.shown.commit(tick).and_then(|()| self.simulated.commit(tick)).expect("ticks increase");
     }
 
-    /// Sends the messages of a tick. `own` has the inputs of the client with its own cube. `post` sends a message with
-    /// the tag of its receipt, and returns whether it was taken.
-    pub(super) fn send(
-        &mut self,
-        tick: u32,
-        world: &CubeWorld,
-        own: &mut InputBuffer,
-        mut post: impl FnMut(ClientHandle, &[u8], Option<u64>) -> bool,
-    ) {
+    /// Sends the messages of a tick. `own` has the inputs of the client with its own cube.
+    pub(super) fn send(&mut self, tick: u32, world: &CubeWorld, own: &mut InputBuffer, outlet: &mut impl Outlet) {
         let is_state = tick.is_multiple_of(self.knobs.between_states());
         for index in 0..self.receivers.len() {
             let Some(Receiver { client, kind, viewer, .. }) = self.receivers.get(index) else { return };
@@ -142,13 +146,13 @@ impl CubeMessages {
             match kind {
                 PaneKind::ThesisSnapshots if tick.is_multiple_of(SNAPSHOT_TICKS) => {
                     write_snapshot(tick, world.states(), &mut self.message);
-                    post(client, &self.message, None);
+                    outlet.post(client, &self.message, None);
                 }
                 PaneKind::ThesisStates if is_state => {
                     self.write_thesis(tick, world);
-                    post(client, &self.message, None);
+                    outlet.post(client, &self.message, None);
                 }
-                _ if is_state && viewer.is_some() => self.send_ours(index, tick, own, &mut post),
+                _ if is_state && viewer.is_some() => self.send_ours(index, tick, own, outlet),
                 _ => {}
             }
         }
@@ -173,27 +177,26 @@ impl CubeMessages {
         }
     }
 
-    /// Sends what a client of `slipgate-sync` lacks: keys, then states.
-    fn send_ours(
-        &mut self,
-        index: usize,
-        tick: u32,
-        own: &mut InputBuffer,
-        post: &mut impl FnMut(ClientHandle, &[u8], Option<u64>) -> bool,
-    ) {
+    /// Sends what a client of `slipgate-sync` lacks, as far as its connection carries it: keys, then states.
+    fn send_ours(&mut self, index: usize, tick: u32, own: &mut InputBuffer, outlet: &mut impl Outlet) {
+        let mut room = self.receivers.get(index).map_or(0, |receiver| outlet.room(receiver.client));
         let mut message = std::mem::take(&mut self.message);
         for number in 0..MAX_MESSAGES {
             let Some(Receiver { client, kind, viewer: Some(viewer), logs, .. }) = self.receivers.get(index) else {
                 break;
             };
             let (client, kind, viewer) = (*client, *kind, *viewer);
+            // The first message of a tick always leaves, so that silence is no loss.
+            if number > 0 && room < MIN_STATE_BYTES {
+                break;
+            }
             message.clear();
             if kind != PaneKind::OurSnapshots {
                 // The other messages of a tick repeat no keys.
                 if number == 0 { write_keys(logs, &mut message) } else { message.extend([0; PLAYERS]) }
             }
             let start = message.len();
-            message.resize(MESSAGE_BYTES.max(start + 100), 0);
+            message.resize(MESSAGE_BYTES.min(room).max(start + MIN_STATE_BYTES), 0);
             let Some(replicator) = self.replicator(kind) else { break };
             if number == 0 && kind == PaneKind::Predicted {
                 replicator.set_report(viewer, own.report());
@@ -203,7 +206,8 @@ impl CubeMessages {
             message.truncate(start + written.bytes);
             let keys_up_to = if number == 0 { tick } else { 0 };
             let tag = u64::from(keys_up_to) << TAG_BITS | written.tag;
-            if !post(client, &message, Some(tag)) {
+            room = room.saturating_sub(message.len());
+            if !outlet.post(client, &message, Some(tag)) {
                 replicator.on_lost(viewer, written.tag);
                 break;
             }
@@ -227,19 +231,45 @@ mod tests {
         (messages, CubeWorld::new(504))
     }
 
-    /// Sends a tick. Returns its messages with their tags.
-    fn send(messages: &mut CubeMessages, world: &CubeWorld, tick: u32) -> Vec<(Vec<u8>, u64)> {
-        let mut sent = Vec::new();
-        messages.on_tick(tick, world, &[PlayerInput(tick); PLAYERS]);
-        messages.send(tick, world, &mut InputBuffer::new(0), |_, bytes, tag| {
-            sent.push((bytes.to_vec(), tag.unwrap()));
+    /// A connection with room for this number of bytes, and what was sent.
+    struct Sent(usize, Vec<(Vec<u8>, u64)>);
+
+    impl Outlet for Sent {
+        fn room(&mut self, _: ClientHandle) -> usize {
+            self.0
+        }
+
+        fn post(&mut self, _: ClientHandle, message: &[u8], tag: Option<u64>) -> bool {
+            self.1.push((message.to_vec(), tag.unwrap()));
             true
-        });
-        sent
+        }
+    }
+
+    /// Sends a tick over a connection with this room. Returns its messages with their tags.
+    fn send_within(room: usize, messages: &mut CubeMessages, world: &CubeWorld, tick: u32) -> Vec<(Vec<u8>, u64)> {
+        let mut outlet = Sent(room, Vec::new());
+        messages.on_tick(tick, world, &[PlayerInput(tick); PLAYERS]);
+        messages.send(tick, world, &mut InputBuffer::new(0), &mut outlet);
+        outlet.1
+    }
+
+    fn send(messages: &mut CubeMessages, world: &CubeWorld, tick: u32) -> Vec<(Vec<u8>, u64)> {
+        send_within(usize::MAX, messages, world, tick)
     }
 
     fn keys_of(message: &[u8]) -> usize {
         take_keys(&mut &*message).unwrap().iter().map(|keys| keys.len()).sum()
+    }
+
+    #[test]
+    fn messages_fill_what_the_connection_carries() {
+        for (room, count) in [(0, 1), (700, 1), (1500, 2), (3000, 3), (usize::MAX, MAX_MESSAGES)] {
+            let (mut messages, world) = messages();
+            let sent = send_within(room, &mut messages, &world, 1);
+            let bytes: usize = sent.iter().map(|(message, _)| message.len()).sum();
+            assert_eq!(sent.len(), count, "room for {room}");
+            assert!(bytes <= room.max(200) && (room > 3000 || bytes + 200 >= room), "{bytes} bytes, room for {room}");
+        }
     }
 
     #[test]

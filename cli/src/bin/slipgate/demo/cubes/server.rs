@@ -11,11 +11,11 @@ use slipgate_cli::Failure;
 use slipgate_lab::sync::cube_fields;
 use slipgate_netcode::crypto::key::KeyRing;
 use slipgate_netcode::time::Instant;
-use slipgate_server::{Clock, Event, Inbox, SendOptions, Server, ServerConfig, Sockets};
+use slipgate_server::{ClientHandle, Clock, Event, Inbox, SendOptions, Server, ServerConfig, Sockets};
 use slipgate_sync::{InputBuffer, ObjectKind, Schema};
 use slipgate_worlds::{CubeWorld, PLAYERS, PlayerInput, RandomPlayers};
 
-use super::cube_messages::CubeMessages;
+use super::cube_messages::{CubeMessages, Outlet};
 use super::knobs::{Knobs, TICKS};
 use super::messages::{INPUT, STATE, traffic};
 use super::pane::{PaneCube, PaneKind, Panes};
@@ -77,6 +77,19 @@ impl CubeServer {
             Some(Ok(Err(error))) => Err(Failure::run_time(format!("the server could not wait for packets: {error}"))),
             Some(Err(_)) => Err(Failure::run_time("the server's thread panicked")),
         }
+    }
+}
+
+impl Outlet for Server {
+    fn room(&mut self, client: ClientHandle) -> usize {
+        self.client(client).and_then(|client| client.budget()).map_or(0, |budget| budget.max_message_bytes())
+    }
+
+    fn post(&mut self, client: ClientHandle, message: &[u8], tag: Option<u64>) -> bool {
+        let Some(mut client) = self.client(client) else { return false };
+        let options = SendOptions::default();
+        let options = if let Some(tag) = tag { options.receipt(tag) } else { options };
+        client.send_message_with(STATE, message, options).is_ok()
     }
 }
 
@@ -174,12 +187,7 @@ impl CubeGame {
             self.measure_rates();
         }
         self.sending.on_tick(self.tick, &self.world, &inputs);
-        self.sending.send(self.tick, &self.world, &mut self.own, |client, message, tag| {
-            let Some(mut client) = self.server.client(client) else { return false };
-            let options = SendOptions::default();
-            let options = if let Some(tag) = tag { options.receipt(tag) } else { options };
-            client.send_message_with(STATE, message, options).is_ok()
-        });
+        self.sending.send(self.tick, &self.world, &mut self.own, &mut self.server);
     }
 
     /// Measures what went to each client in the last second, with the headers of IP and UDP.
