@@ -97,10 +97,24 @@ fn demo_without_a_comparison_fails() {
 }
 
 #[test]
+fn figures_without_a_comparison_are_null() {
+    let mut demo = Demo::start(&["--for", "10m", "--no-page", "--loss", "0"]);
+    assert_eq!(demo.line()["knobs"]["loss"], 0.0);
+    // The first line comes after a second, and comparisons start two seconds after the first frame.
+    let first = demo.line();
+    for (name, pane) in first["panes"].as_object().unwrap() {
+        let figures = &pane["figures"];
+        let is_compared = figures["compared"].as_u64().unwrap() > 0;
+        assert_eq!(figures["total_p99"].is_f64(), is_compared, "{name}: {figures}");
+        assert_eq!(figures["error_p99"].is_null(), !is_compared, "{name}: {figures}");
+    }
+}
+
+#[test]
 fn wrong_flags_are_refused() {
     for (arguments, message) in [
         (&["--rate", "25"][..], "states a second"),
-        (&["--loss", "90%"], "a loss of 0 to 80 %"),
+        (&["--loss", "61"], "a loss of 0 to 60 %"),
         (&["--latency", "2s"], "one-way delay"),
         (&["--clients", "3"], "cannot be used with"),
     ] {
@@ -164,6 +178,13 @@ fn page_shows_all_panes_and_obeys_knobs_and_keys() {
         std::thread::sleep(Duration::from_secs(25));
         browser.save_screenshot();
     }
+    // The captions are beside the titles, whole and in one line, in a window of 1,280 pixels.
+    let captions = "[innerWidth, ...[...document.querySelectorAll('article > header')].map(header => {
+        const caption = header.lastElementChild;
+        return header.offsetHeight < 30 && caption.scrollWidth <= caption.clientWidth;
+    })].join()";
+    let all_fit = "1280".to_owned() + &",true".repeat(6);
+    assert_eq!(browser.evaluate(captions).as_str(), Some(&all_fit[..]));
     // Each canvas with cubes has many colours: the floor, the cubes and their sides.
     let colours = "[...document.querySelectorAll('canvas.world')].map(canvas => {
         const data = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
@@ -185,6 +206,10 @@ fn page_shows_all_panes_and_obeys_knobs_and_keys() {
         browser.evaluate(loss);
         std::thread::sleep(Duration::from_millis(100));
     }
+
+    // A line of JSON has the new knobs.
+    let knobs = std::iter::repeat_with(|| demo.line()).take(600).find(|line| line["event"] == "knobs").unwrap();
+    assert_eq!(knobs["knobs"]["loss"], 37.0, "{knobs}");
 
     // A key moves the own cube to the left, on the server too.
     let key = |kind| json!({"type": kind, "code": "KeyA", "key": "a", "windowsVirtualKeyCode": 65});

@@ -101,7 +101,11 @@ pub(super) fn run(flags: &DemoFlags, interrupts: &Interrupts) -> Result<(), Fail
     let is_over = || interrupts.interrupted.load(Ordering::Relaxed) || end.is_some_and(|end| Instant::now() >= end);
     while !is_over() && !demo.stage.has_failed() {
         std::thread::sleep(TURN);
+        let knobs = demo.knobs;
         demo = demo.apply_knobs()?;
+        if demo.knobs != knobs {
+            screen.change(demo.knobs);
+        }
         if Instant::now() >= next_line {
             next_line += LINE_INTERVAL;
             screen.progress(&demo.stage.panes);

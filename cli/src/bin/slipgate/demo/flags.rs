@@ -41,7 +41,8 @@ pub(crate) struct DemoFlags {
     #[arg(long = "for", value_name = "TIME", value_parser = duration)]
     pub(super) duration: Option<Playtime>,
 
-    /// State messages per second, of each client and to each client, if the path allows [default: 60, or 20 in worlds]
+    /// State messages per second, of each client and to each client, if the path allows; with --world cubes 6, 10, 12,
+    /// 15, 20, 30 or 60 [default: 60, or 20 in worlds]
     #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(super) rate: Option<u32>,
 

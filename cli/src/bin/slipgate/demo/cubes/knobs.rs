@@ -14,7 +14,8 @@ pub(super) const MAX_CUBES: u16 = 1001;
 pub(super) const MAX_LATENCY: u32 = 250;
 pub(super) const MAX_JITTER: u32 = 100;
 pub(super) const MAX_RUN: u32 = 1000;
-pub(super) const MAX_LOSS: f64 = 80.0;
+/// The largest loss in percent: clients stay connected.
+pub(super) const MAX_LOSS: f64 = 60.0;
 
 /// The settings that can change while the demo runs.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
@@ -92,7 +93,7 @@ mod tests {
             Knobs { rate: 120, ..KNOBS },
             Knobs { loss: -1.0, ..KNOBS },
             Knobs { loss: f64::NAN, ..KNOBS },
-            Knobs { loss: 81.0, ..KNOBS },
+            Knobs { loss: 61.0, ..KNOBS },
             Knobs { runs: 1001, ..KNOBS },
             Knobs { latency: 251, ..KNOBS },
             Knobs { jitter: 101, ..KNOBS },

@@ -13,21 +13,21 @@ const FRAMES: u32 = 60;
 const STEPS: f64 = 100.0;
 const MAX_STEPS: u64 = 1_000_000;
 
-/// The figures of a view. Lengths are in centimetres.
+/// The figures of a view. Lengths are in centimetres. `None` where nothing was compared or shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(super) struct PaneFigures {
     /// Errors of the last seconds.
-    pub(super) error_p50: f64,
-    pub(super) error_p99: f64,
+    pub(super) error_p50: Option<f64>,
+    pub(super) error_p99: Option<f64>,
     /// How far cubes moved within a frame beyond the server's motion.
-    pub(super) jump_p99: f64,
+    pub(super) jump_p99: Option<f64>,
     /// How far what is shown is behind the server's newest tick, in milliseconds; negative for predictions.
-    pub(super) delay: f64,
+    pub(super) delay: Option<f64>,
     /// Frames that showed a moment later than the newest state, in percent.
-    pub(super) starved: f64,
+    pub(super) starved: Option<f64>,
     /// The 99th percentile of all errors since the start of the measurement.
-    pub(super) total_p99: f64,
-    pub(super) total_starved: f64,
+    pub(super) total_p99: Option<f64>,
+    pub(super) total_starved: Option<f64>,
     /// Frames since the start of the measurement.
     pub(super) frames: u64,
     /// Frames since the start of the measurement in which at least one cube was compared with the server's.
@@ -68,14 +68,19 @@ impl Measures {
         self.delay += other.delay;
     }
 
-    fn starved_percent(&self) -> f64 {
-        self.starved as f64 * 100.0 / self.frames.max(1) as f64
+    /// Returns the mean of a sum over all frames, if there are any.
+    fn mean(&self, sum: f64) -> Option<f64> {
+        (self.frames > 0).then(|| sum / self.frames as f64)
+    }
+
+    fn starved_percent(&self) -> Option<f64> {
+        self.mean(self.starved as f64 * 100.0)
     }
 }
 
-/// Returns a percentile in centimetres.
-fn percentile(lengths: &Histogram<u32>, percent: f64) -> f64 {
-    lengths.value_at_percentile(percent) as f64 / STEPS
+/// Returns a percentile in centimetres, if there are any lengths.
+fn percentile(lengths: &Histogram<u32>, percent: f64) -> Option<f64> {
+    (!lengths.is_empty()).then(|| lengths.value_at_percentile(percent) as f64 / STEPS)
 }
 
 fn record(lengths: &mut Histogram<u32>, metres: f32) {
@@ -150,7 +155,7 @@ impl Meter {
             error_p50: percentile(&window.errors, 50.0),
             error_p99: percentile(&window.errors, 99.0),
             jump_p99: percentile(&window.jumps, 99.0),
-            delay: window.delay / window.frames.max(1) as f64,
+            delay: window.mean(window.delay),
             starved: window.starved_percent(),
             total_p99: percentile(&total.errors, 99.0),
             total_starved: total.starved_percent(),
@@ -184,9 +189,10 @@ mod tests {
             assert!((meter.add_cube(0, [error, 0.0, 0.0]) - error).abs() < 1e-6);
         }
         let figures = meter.figures();
-        assert!((figures.error_p99 - 1.0).abs() < 0.02 && (figures.total_p99 - 100.0).abs() < 1.0, "{figures:?}");
-        assert!((figures.delay - 100.0).abs() < 1e-6, "{figures:?}");
-        assert_eq!((figures.starved, figures.total_starved, figures.frames), (0.0, 10.0, 600));
+        let is_near = |figure: Option<f64>, other: f64| (figure.unwrap() - other).abs() < 0.02 * other;
+        assert!(is_near(figures.error_p99, 1.0) && is_near(figures.total_p99, 100.0), "{figures:?}");
+        assert!(is_near(figures.delay, 100.0), "{figures:?}");
+        assert_eq!((figures.starved, figures.total_starved, figures.frames), (Some(0.0), Some(10.0), 600));
         meter.reset();
         assert_eq!(meter.figures(), PaneFigures::default());
     }
@@ -201,6 +207,15 @@ mod tests {
         }
         let figures = meter.figures();
         assert_eq!((figures.frames, figures.compared), (100, 50));
+        // Nothing was compared: there is no error, and not one of zero.
+        meter.reset();
+        meter.add_frame(-0.1, false);
+        let figures = meter.figures();
+        assert_eq!(
+            (figures.error_p50, figures.error_p99, figures.jump_p99, figures.total_p99),
+            (None, None, None, None)
+        );
+        assert_eq!((figures.delay, figures.total_starved), (Some(-100.0), Some(0.0)));
     }
 
     #[test]
@@ -210,8 +225,8 @@ mod tests {
             meter.add_frame(0.0, false);
             meter.add_cube(3, [0.5, 0.0, 0.0]);
         }
-        assert_eq!(meter.figures().jump_p99, 0.0);
+        assert_eq!(meter.figures().jump_p99, Some(0.0));
         meter.add_cube(3, [0.5, 0.2, 0.0]);
-        assert!(meter.figures().jump_p99 > 19.0);
+        assert!(meter.figures().jump_p99 > Some(19.0));
     }
 }

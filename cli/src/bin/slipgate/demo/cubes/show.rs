@@ -33,16 +33,24 @@ impl CubeScreen {
             print_line(&json!({ "event": "start", "page": page, "knobs": knobs }).to_string());
             return;
         }
-        let Knobs { objects, rate, loss, runs, latency, jitter } = knobs;
-        let runs = if runs > 0 { format!(" in runs of {runs} ms") } else { String::new() };
-        print_line(&format!(
-            "{objects} cubes, {rate} states a second; {loss} % of datagrams lost{runs}; {latency} to {} ms each way",
-            latency + jitter
-        ));
+        print_line(&description(knobs));
         if let Some(page) = page {
             print_line(&format!("Open {page} in a browser of this machine: W A S D, G and H move a cube."));
         }
         print_line("");
+    }
+
+    /// Shows knobs that the page has changed.
+    pub(super) fn change(&mut self, knobs: Knobs) {
+        if self.style == Style::Json {
+            print_line(&json!({ "event": "knobs", "knobs": knobs }).to_string());
+            return;
+        }
+        print_line("");
+        print_line(&description(knobs));
+        print_line("");
+        // The next table is below these lines.
+        self.drawn = 0;
     }
 
     /// Shows the figures of the last seconds.
@@ -80,8 +88,23 @@ impl CubeScreen {
     }
 }
 
+/// Returns the knobs as a sentence.
+fn description(knobs: Knobs) -> String {
+    let Knobs { objects, rate, loss, runs, latency, jitter } = knobs;
+    let runs = if runs > 0 { format!(" in runs of {runs} ms") } else { String::new() };
+    format!(
+        "{objects} cubes, {rate} states a second; {loss} % of datagrams lost{runs}; {latency} to {} ms each way",
+        latency + jitter
+    )
+}
+
+/// Returns a figure with its unit, or a dash if nothing was measured.
+fn cell(figure: Option<f64>, decimals: usize, unit: &str) -> String {
+    figure.map_or_else(|| "-".to_owned(), |figure| format!("{figure:.decimals$} {unit}"))
+}
+
 /// Returns the table of all clients, with the errors that `error` returns.
-fn table(panes: &Panes, error: fn(&PaneFigures) -> f64) -> Vec<String> {
+fn table(panes: &Panes, error: fn(&PaneFigures) -> Option<f64>) -> Vec<String> {
     let mut lines = vec![format!(
         "{:<34}{:>11}{:>11}{:>10}{:>10}{:>10}",
         "", "error p99", "jump p99", "behind", "starved", "kbit/s"
@@ -89,12 +112,12 @@ fn table(panes: &Panes, error: fn(&PaneFigures) -> f64) -> Vec<String> {
     for kind in PaneKind::CLIENTS {
         let Some((figures, traffic)) = panes.get(kind as usize).map(|pane| pane.figures()) else { continue };
         lines.push(format!(
-            "{:<34}{:>8.2} cm{:>8.2} cm{:>7.0} ms{:>8.2} %{:>10.1}",
+            "{:<34}{:>11}{:>11}{:>10}{:>10}{:>10.1}",
             kind.name(),
-            error(&figures),
-            figures.jump_p99,
-            figures.delay,
-            figures.total_starved,
+            cell(error(&figures), 2, "cm"),
+            cell(figures.jump_p99, 2, "cm"),
+            cell(figures.delay, 0, "ms"),
+            cell(figures.total_starved, 2, "%"),
             traffic.kilobits,
         ));
     }
@@ -125,7 +148,7 @@ fn outcome(of: impl Fn(PaneKind) -> (PaneFigures, PaneTraffic)) -> Result<(), Fa
         }
     }
     for (thesis, ours) in PAIRS {
-        let [their_error, our_error] = [thesis, ours].map(|kind| of(kind).0.total_p99);
+        let [their_error, our_error] = [thesis, ours].map(|kind| of(kind).0.total_p99.unwrap_or_default());
         if our_error >= their_error {
             let (thesis, ours) = (thesis.name(), ours.name());
             return Err(Failure::run_time(format!("{ours} errs by {our_error} cm, {thesis} by {their_error} cm")));
@@ -140,7 +163,10 @@ mod tests {
 
     /// Figures of a client that erred by this many centimetres.
     fn erring(total_p99: f64) -> (PaneFigures, PaneTraffic) {
-        (PaneFigures { total_p99, compared: MIN_FRAMES, ..PaneFigures::default() }, PaneTraffic::default())
+        (
+            PaneFigures { total_p99: Some(total_p99), compared: MIN_FRAMES, ..PaneFigures::default() },
+            PaneTraffic::default(),
+        )
     }
 
     /// Ours err by 1 and 2 cm, the thesis's by 10 and 5.
@@ -157,6 +183,11 @@ mod tests {
     fn outcome_with(client: PaneKind, figures: (PaneFigures, PaneTraffic)) -> Result<(), String> {
         let of = |kind| if kind == client { figures } else { good(kind) };
         outcome(of).map_err(|failure| failure.to_string())
+    }
+
+    #[test]
+    fn figure_that_was_not_measured_is_a_dash() {
+        assert_eq!([cell(None, 2, "cm"), cell(Some(0.0), 2, "cm")], ["-", "0.00 cm"]);
     }
 
     #[test]

@@ -5,10 +5,10 @@ import { World, drawCurve, readFrame } from "./draw.js";
 const PANES = [
   { title: "The server", note: "as it is", kind: "server" },
   { title: "Thesis: snapshots", note: "10 a second, 100 ms later", kind: "thesis", name: "thesis, snapshots" },
-  { title: "Slipgate: snapshots", note: "differences, adaptive delay", kind: "ours", name: "slipgate-sync, snapshots" },
-  { title: "Slipgate: own cube", note: "predicted: moves at once", kind: "own", name: "slipgate-sync, own cube predicted" },
+  { title: "Slipgate: snapshots", note: "adaptive delay", kind: "ours", name: "slipgate-sync, snapshots" },
+  { title: "Slipgate: own cube", note: "moves at once", kind: "own", name: "slipgate-sync, own cube predicted" },
   { title: "Thesis: states", note: "20 in a message", kind: "thesis", name: "thesis, states" },
-  { title: "Slipgate: states", note: "client simulates with the keys", kind: "ours", name: "slipgate-sync, states" },
+  { title: "Slipgate: states", note: "simulated with the keys", kind: "ours", name: "slipgate-sync, states" },
 ];
 const COLOURS = { ours: "#5ad1a4", thesis: "#f0a06a", own: "#4da3ff" };
 const FIGURES = [["error p99", "error"], ["p50", "p50"], ["jump p99", "jump"], ["behind", "delay"], ["starved", "starved"], ["kbit/s", "rate"]];
@@ -74,16 +74,18 @@ function centimetres(length) {
 }
 
 function showFigures(pane, index, { figures, traffic }, now) {
-  const delay = figures.delay, isMeasured = figures.frames > 0;
+  // A figure is null as long as nothing was measured.
+  const text = (figure, write) => figure === null ? "–" : write(figure);
   const texts = {
-    error: centimetres(figures.error_p99), p50: centimetres(figures.error_p50), jump: centimetres(figures.jump_p99),
-    delay: `${delay < 0 ? "−" : ""}${Math.abs(delay).toFixed(0)} ms`,
-    starved: `${figures.starved.toFixed(1)} %`, rate: traffic.kilobits.toFixed(0),
+    error: text(figures.error_p99, centimetres), p50: text(figures.error_p50, centimetres),
+    jump: text(figures.jump_p99, centimetres),
+    delay: text(figures.delay, delay => `${delay < 0 ? "−" : ""}${Math.abs(delay).toFixed(0)} ms`),
+    starved: text(figures.starved, starved => `${starved.toFixed(1)} %`), rate: traffic.kilobits.toFixed(0),
   };
   for (const [figure, text] of Object.entries(texts)) {
-    document.getElementById(`${figure}-${index}`).textContent = isMeasured || figure === "rate" ? text : "–";
+    document.getElementById(`${figure}-${index}`).textContent = text;
   }
-  if (isMeasured) pane.points.push([now, figures.error_p99]);
+  if (figures.error_p99 !== null) pane.points.push([now, figures.error_p99]);
   while (pane.points.length && now - pane.points[0][0] > CURVE_SECONDS) pane.points.shift();
   drawCurve(pane.curve, pane.points, now, COLOURS[pane.kind]);
 }
