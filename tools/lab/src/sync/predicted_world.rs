@@ -44,10 +44,12 @@ fn is_same(own: &CubeState, state: &CubeState) -> bool {
     is_near(own.position, state.position, SAME_PLACE) && is_near(velocity(own), velocity(state), SAME_SPEED)
 }
 
-/// Returns the state that the server has at a tick: an object that rests does so until a newer state arrives.
+/// Returns the state that the server has at a tick: an object that rests or stands still does so until a newer state
+/// arrives.
 fn state_at(object: ObjectRef<'_>, tick: u32) -> Option<CubeState> {
     let of = object.tick();
-    cube_fields::simulated_state(object).filter(|state| of == tick || (of < tick && state.is_at_rest))
+    let stands_still = |state: &CubeState| state.is_at_rest || distance(state.velocity, [0.0; 3]) < SAME_SPEED;
+    cube_fields::simulated_state(object).filter(|state| of == tick || (of < tick && stands_still(state)))
 }
 
 fn pose(state: &CubeState) -> Pose {
@@ -206,5 +208,46 @@ impl PredictedWorld {
     pub fn shown(&self) -> impl Iterator<Item = (Pose, bool)> + '_ {
         let states = (0..).map(ObjectId).zip(self.world.states());
         states.map(|(id, state)| (self.smoothing.shown(id, pose(&state)), !state.is_at_rest))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use slipgate_sync::Replicator;
+
+    use super::*;
+
+    #[test]
+    fn cube_that_stands_still_at_the_server_is_corrected() {
+        let (schema, kind) = cube_fields::simulated();
+        let ids = PLAYERS as u16;
+        let (mut replicator, mut replica) = (Replicator::new(Arc::clone(&schema), ids, 1), Replica::new(schema, ids));
+        let (viewer, server) = (replicator.add_viewer().unwrap(), CubeWorld::new(PLAYERS));
+        for (id, state) in (0..).map(ObjectId).zip(server.states()) {
+            cube_fields::set_simulated(&mut replicator.spawn(id, kind).unwrap(), &state).unwrap();
+        }
+        let mut read = |tick, replica: &mut Replica| {
+            let mut buf = [0; 500];
+            replicator.commit(tick).unwrap();
+            let message = replicator.write(viewer, &mut buf).unwrap();
+            replica.read(&buf[..message.bytes]).unwrap();
+            replicator.on_acknowledged(viewer, message.tag);
+            message.objects
+        };
+        assert_eq!(read(1, &mut replica), PLAYERS);
+        let mut others = [(); PLAYERS].map(|()| InputBuffer::new(0));
+        let mut predicted = PredictedWorld::start(&replica, 1, 1).unwrap();
+        for tick in 2..=40 {
+            assert!(predicted.push(tick, PlayerInput::RIGHT.0));
+            predicted.frame(&replica, &mut others);
+        }
+        let error =
+            |predicted: &PredictedWorld| distance(predicted.own().unwrap().position, server.state(0).unwrap().position);
+        assert!(error(&predicted) > 0.5);
+        // The server did not get the keys: its cubes are awake and stand still, and the message has none.
+        assert_eq!(read(40, &mut replica), 0);
+        predicted.check(&replica, 40);
+        predicted.frame(&replica, &mut others);
+        assert!(error(&predicted) < SAME_PLACE, "{}", error(&predicted));
     }
 }
