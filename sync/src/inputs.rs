@@ -354,8 +354,8 @@ impl InputBuffer {
     }
 
     /// Returns the tick that the client showed when it made the input of a tick, with its fraction, for
-    /// [`Rewind::at`](crate::Rewind::at). If all messages of this frame got lost, the client was as far behind as at the
-    /// nearest tick that is known. Without any it saw the present.
+    /// [`Rewind::at`](crate::Rewind::at). If all messages of this frame got lost, the client was as far behind as at
+    /// the nearest tick that is known. Without any it saw the present.
     #[must_use]
     pub fn shown(&self, tick: u32) -> f64 {
         let nearest = self.views.iter().flatten().min_by_key(|(of, _)| of.abs_diff(tick));

@@ -73,8 +73,8 @@ impl ObjectMut<'_> {
     }
 
     /// Sets a field of [`Field::vector`](crate::Field::vector) or [`Field::velocity`](crate::Field::velocity). Numbers
-    /// outside of the ranges become the nearest ones, and NaN the smallest one. The velocities of an object at rest become zero at the next
-    /// [`Replicator::commit`](crate::Replicator::commit).
+    /// outside of the ranges become the nearest ones, and NaN the smallest one. The velocities of an object at rest
+    /// become zero at the next [`Replicator::commit`](crate::Replicator::commit).
     ///
     /// # Errors
     ///

@@ -26,6 +26,9 @@ const GOAL_SEEDS: u64 = 40;
 /// The seeds of the tables of game state.
 #[cfg(feature = "cubes")]
 const SYNC_SEEDS: u64 = 5;
+/// The largest first seed: the last one of the most seeds is a number, too.
+#[cfg(feature = "cubes")]
+const MAX_FIRST_SEED: u64 = u64::MAX - 1000;
 
 const AFTER_HELP: &str = "\
 Each cell holds the served share of a game's demand, or the used share of the path's capacity, in percent, and the \
@@ -65,7 +68,8 @@ pub(crate) struct SyncFlags {
     goals: bool,
 
     /// The first seed; the document begins with 1
-    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "markdown")]
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "markdown",
+        value_parser = clap::value_parser!(u64).range(..=MAX_FIRST_SEED))]
     first_seed: u64,
 
     /// Print the rows as JSON, rounded as in the tables
@@ -191,13 +195,25 @@ fn table_rows(table: &str) -> Vec<serde_json::Value> {
 
 #[cfg(all(test, feature = "cubes"))]
 mod tests {
-    use super::{goals_outcome, table_rows};
+    use clap::{Args as _, Command};
+
+    use super::{SyncFlags, goals_outcome, table_rows};
 
     #[test]
     fn missed_goal_is_a_failure() {
         assert!(goals_outcome(&[true, true]).is_ok());
         let failure = goals_outcome(&[true, false]).unwrap_err();
         assert_eq!(failure.to_string(), "goals missed: 1 of 2");
+    }
+
+    #[test]
+    fn first_seed_without_room_for_more_is_refused() {
+        let parse = |first: u64| {
+            let command = SyncFlags::augment_args(Command::new("sync"));
+            command.try_get_matches_from(["sync", "--seeds", "1000", "--first-seed", &first.to_string()]).is_ok()
+        };
+        assert!(parse(1) && parse(u64::MAX - 1000));
+        assert!(!parse(u64::MAX) && !parse(u64::MAX - 999));
     }
 
     #[test]
