@@ -4,6 +4,7 @@ mod encodings;
 mod interest;
 mod replicated;
 mod selection;
+mod sent_log;
 mod turn;
 mod viewer;
 

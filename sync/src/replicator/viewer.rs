@@ -1,12 +1,11 @@
 //! What one client was sent, what it is known to have, and how urgent each object is for it.
 
-use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::ops::Range;
 
 use super::encodings::KnownCommits;
 use super::interest::{Grid, Look};
+use super::sent_log::{SentLog, SentObject};
 use crate::commits::{CommitNumber, Commits};
 use crate::header::HeaderRecord;
 use crate::inputs::InputReport;
@@ -132,45 +131,6 @@ impl ViewedObject {
     }
 }
 
-/// A record of a message that was sent, in 25 bits: the object, how many commits ago its baseline was, and whether it
-/// is gone.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct SentObject(u32);
-
-impl SentObject {
-    pub(super) const fn state(object: u16, age: u8) -> Self {
-        Self(object as u32 | (age as u32) << 16)
-    }
-
-    pub(super) const fn gone(object: u16) -> Self {
-        Self(object as u32 | 1 << 24)
-    }
-
-    const fn object(self) -> usize {
-        (self.0 & 0xffff) as usize
-    }
-
-    const fn is_gone(self) -> bool {
-        self.0 >> 24 == 1
-    }
-
-    /// Returns the commit on which its fields were coded; 0 for none.
-    const fn coded_on(self, commit: CommitNumber) -> CommitNumber {
-        match (self.0 >> 16) & 0xff {
-            0 => 0,
-            age => commit.saturating_sub(age),
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug)]
-struct SentStates {
-    commit: CommitNumber,
-    /// The number of its first record, counted from the first one that was ever sent.
-    first: u64,
-    records: u32,
-}
-
 /// All objects for one client, and the messages that wait for a report of their delivery.
 #[derive(Debug)]
 pub(super) struct Viewer {
@@ -199,13 +159,8 @@ pub(super) struct Viewer {
     pub(super) report: Option<InputReport>,
     /// The commit of the newest message.
     written: CommitNumber,
-    /// The messages of the last 255 ticks, and their records.
-    messages: VecDeque<SentStates>,
-    records: VecDeque<SentObject>,
-    /// The tag of the first message that is known.
-    first_tag: u64,
-    /// The number of the first record that is known.
-    first_record: u64,
+    /// Messages of the last 255 ticks.
+    sent: SentLog,
 }
 
 impl Viewer {
@@ -225,20 +180,14 @@ impl Viewer {
             floor: 0,
             report: None,
             written: 0,
-            messages: VecDeque::new(),
-            records: VecDeque::new(),
-            first_tag: 0,
-            first_record: 0,
+            sent: SentLog::new(objects),
         }
     }
 
     /// Makes this the state of a new client, in the same memory.
     pub(super) fn reset(&mut self) {
         self.objects.fill(ViewedObject::NEW);
-        self.first_tag += self.messages.len() as u64;
-        self.first_record += self.records.len() as u64;
-        self.messages.clear();
-        self.records.clear();
+        self.sent.clear();
         (self.counted, self.acknowledged, self.resynced, self.resyncs) = (0, None, None, 0);
         (self.report, self.written, self.floor, self.worst_error) = (None, 0, 0, 0.0);
         self.look = None;
@@ -344,69 +293,52 @@ impl Viewer {
     }
 
     /// Notes that a message with these records was sent. Returns its tag.
-    pub(super) fn on_sent(&mut self, commits: &Commits, records: impl Iterator<Item = SentObject>) -> u64 {
-        let (commit, before) = (commits.newest(), self.records.len());
+    pub(super) fn on_sent(&mut self, commits: &Commits, records: impl ExactSizeIterator<Item = SentObject>) -> u64 {
+        let commit = commits.newest();
         (self.written, self.report) = (commit, None);
-        let first = self.first_record + before as u64;
-        for record in records {
-            self.records.push_back(record);
-            self.due.remove(record.object());
-            if let Some(viewed) = self.objects.get_mut(record.object()) {
+        let (objects, due) = (&mut self.objects, &mut self.due);
+        let records = records.inspect(|record| {
+            due.remove(record.object());
+            if let Some(viewed) = objects.get_mut(record.object()) {
                 viewed.on_sent(commit, record.is_gone());
             }
-        }
-        self.messages.push_back(SentStates { commit, first, records: (self.records.len() - before) as u32 });
-        self.first_tag + self.messages.len() as u64 - 1
+        });
+        self.sent.push(commit, records)
     }
 
-    /// Forgets the messages that are too old for a baseline.
+    /// Forgets the messages that are too old for a baseline. Objects of those without a report are due again.
     pub(super) fn forget_old(&mut self, commits: &Commits) {
-        while self.messages.front().is_some_and(|oldest| commits.age(oldest.commit).is_none()) {
-            self.forget_oldest();
+        let (objects, due) = (&self.objects, &mut self.due);
+        while let Some(commit) = self.sent.oldest().filter(|commit| commits.age(*commit).is_none()) {
+            let is_unreported = |viewed: &ViewedObject| viewed.sent == commit && viewed.known.newest < viewed.sent;
+            self.sent.pop_front(|record| {
+                if objects.get(record.object()).is_some_and(is_unreported) {
+                    due.insert(record.object());
+                }
+            });
         }
-    }
-
-    /// Forgets a message. Its objects are due again, if it got lost without a report.
-    fn forget_oldest(&mut self) {
-        let Some(oldest) = self.messages.pop_front() else { return };
-        for record in self.records.drain(..(oldest.records as usize).min(self.records.len())) {
-            let is_unreported =
-                |viewed: &ViewedObject| viewed.sent == oldest.commit && viewed.known.newest < viewed.sent;
-            if self.objects.get(record.object()).is_some_and(is_unreported) {
-                self.due.insert(record.object());
-            }
-        }
-        self.first_record += u64::from(oldest.records);
-        self.first_tag += 1;
-    }
-
-    /// Returns the commit of a message that is known, and where its records are.
-    fn find(&self, tag: u64) -> Option<(CommitNumber, Range<usize>)> {
-        let message = self.messages.get(usize::try_from(tag.checked_sub(self.first_tag)?).ok()?)?;
-        let start = (message.first - self.first_record) as usize;
-        Some((message.commit, start..start + message.records as usize))
     }
 
     /// Notes that a message arrived. One of more than 255 ticks ago may have come too late for the client.
     pub(super) fn on_acknowledged(&mut self, tag: u64, commits: &Commits) {
-        let Some((commit, range)) = self.find(tag) else { return };
+        let Some((commit, records)) = self.sent.on_report(tag) else { return };
         if commits.age(commit).is_none() {
             return;
         }
         if commit > self.floor {
             self.acknowledged = self.acknowledged.max(commits.tick(commit));
         }
-        for record in self.records.range(range) {
+        for record in records {
             let Some(viewed) = self.objects.get_mut(record.object()) else { continue };
-            if viewed.on_acknowledged(commit, *record) {
+            if viewed.on_acknowledged(commit, record) {
                 self.due.insert(record.object());
             }
         }
     }
 
     pub(super) fn on_lost(&mut self, tag: u64) {
-        let Some((commit, range)) = self.find(tag) else { return };
-        for record in self.records.range(range) {
+        let Some((commit, records)) = self.sent.on_report(tag) else { return };
+        for record in records {
             let Some(viewed) = self.objects.get_mut(record.object()) else { continue };
             if viewed.on_lost(commit) {
                 self.due.insert(record.object());
