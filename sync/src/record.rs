@@ -104,12 +104,14 @@ fn predictions(
     let limit = |word: usize| layout.limits.get(word).copied().unwrap_or(0);
     let words = [start, start + 1, start + 2, start + 3];
     match shape {
-        FieldShape::Vector(_) => words.map(|word| known.predict(word, limit(word), tick)),
+        FieldShape::Vector(_) => {
+            let [x, y, z] = [start, start + 1, start + 2].map(|word| known.predict(word, limit(word), tick));
+            [x, y, z, known.hold(start)]
+        }
         FieldShape::Rotation { .. } => {
             let known = known.without_flips(start);
-            let mut found = words.map(|word| known.predict(word, limit(word), tick));
-            found[0] = known.hold(start);
-            found
+            let [a, b, c] = [start + 1, start + 2, start + 3].map(|word| known.predict(word, limit(word), tick));
+            [known.hold(start), a, b, c]
         }
         FieldShape::Bool
         | FieldShape::Rest

@@ -386,10 +386,18 @@ impl Replicator {
         }
         slot.viewer.update_seen(&self.grid, newest);
         let header_bits = slot.viewer.header(turn.now()).bits();
-        let room = Room { messages, bytes_each, header_bits, max_objects };
+        let record_bits = slot.viewer.record_bits;
+        let room = Room { messages, bytes_each, header_bits, max_objects, record_bits };
         let is_known = self.planned_for == Some((viewer, newest));
         turn.plan(&mut slot.viewer, &mut self.encodings, &mut self.selection, room, is_known);
         self.planned_for = Some((viewer, newest));
+    }
+
+    /// Returns how often the fields of an object were encoded so far. Clients with equal knowledge of an object share
+    /// an encoding, and most objects that find no room are not encoded.
+    #[must_use]
+    pub const fn encoded_count(&self) -> u64 {
+        self.encodings.made()
     }
 
     /// Writes a message for a client into `buf`, which must not be longer than a message may be. It describes the most

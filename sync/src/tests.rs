@@ -1,5 +1,6 @@
 //! A replicator and its replicas on a path that loses, delays and repeats messages.
 
+mod encodings;
 mod epochs;
 mod history;
 mod input_vectors;

@@ -6,15 +6,19 @@ use alloc::vec::Vec;
 use crate::bits::BitWriter;
 use crate::commits::{CommitNumber, Commits, KEPT};
 use crate::record::{self, KnownState, MAX_MOTION_TICKS};
-use crate::schema::KindLayout;
+use crate::schema::{KindLayout, MAX_WORDS};
 
 /// How many encodings of an object are kept for other clients: clients differ by what they are known to have.
 const VARIANTS: usize = 16;
-/// Bytes of all encodings, for each object. What finds no room is encoded for each client.
+/// Bytes of all encodings for other clients, for each object. What finds no room is encoded for each client.
 const BYTES_PER_OBJECT: usize = 64;
+/// Bytes of the encodings for one client only, for each object. What finds no room is encoded again as it is written.
+const OWN_BYTES_PER_OBJECT: usize = 16;
+/// The most bytes of an encoding: each word has a number of at most 65 bits, and each field two flags.
+const MAX_BODY_BYTES: usize = MAX_WORDS * 67 / 8 + 1;
 const NOT_KEPT: u32 = u32::MAX;
 /// How many errors of an object are kept for other clients: most of them show one of its last states.
-const SHOWN_STATES: usize = 4;
+const SHOWN_STATES: usize = 8;
 
 /// What a client is known to have of an object: a commit, and the one on which that state was coded; 0 for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,10 +35,16 @@ pub(super) struct BaselineAges {
 }
 
 /// Where the fields of a record are, and how many bits they take.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct EncodedBody {
     start: u32,
     pub(super) bits: u16,
+}
+
+impl Default for EncodedBody {
+    fn default() -> Self {
+        Self { start: NOT_KEPT, bits: 0 }
+    }
 }
 
 /// The error at a commit of clients that show the state of an earlier one.
@@ -51,8 +61,15 @@ pub(super) struct Encodings {
     counts: Vec<u8>,
     baselines: Vec<[BaselineAges; VARIANTS]>,
     bodies: Vec<[EncodedBody; VARIANTS]>,
+    /// Encodings for all clients, and behind them those for one client.
     bytes: Vec<u8>,
+    /// The number of bytes for all clients, and how many of them are used.
+    shared: usize,
     used: usize,
+    /// Where the next encoding for one client begins.
+    own: usize,
+    /// How many encodings were made.
+    made: u64,
     errors: Vec<[ShownError; SHOWN_STATES]>,
     /// The ages in ticks of the last commits; 0 for those that are no baseline.
     ages: [u8; KEPT],
@@ -60,12 +77,16 @@ pub(super) struct Encodings {
 
 impl Encodings {
     pub(super) fn new(objects: usize) -> Self {
+        let shared = objects * BYTES_PER_OBJECT + MAX_BODY_BYTES;
         Self {
             counts: vec![0; objects],
             baselines: vec![[BaselineAges::default(); VARIANTS]; objects],
             bodies: vec![[EncodedBody::default(); VARIANTS]; objects],
-            bytes: vec![0; objects * BYTES_PER_OBJECT],
+            bytes: vec![0; shared + objects * OWN_BYTES_PER_OBJECT + MAX_BODY_BYTES],
+            shared,
             used: 0,
+            own: shared,
+            made: 0,
             errors: vec![[ShownError::default(); SHOWN_STATES]; objects],
             ages: [0; KEPT],
         }
@@ -78,6 +99,16 @@ impl Encodings {
         for (age, ticks) in (0..).zip(&mut self.ages) {
             *ticks = commits.newest().checked_sub(age).and_then(|commit| commits.age(commit)).unwrap_or(0);
         }
+    }
+
+    /// Forgets the encodings for one client.
+    pub(super) const fn forget_own(&mut self) {
+        self.own = self.shared;
+    }
+
+    /// Returns how many encodings were made.
+    pub(super) const fn made(&self) -> u64 {
+        self.made
     }
 
     /// Returns what a record can refer to.
@@ -115,15 +146,18 @@ impl Encodings {
         {
             return *body;
         }
-        let room = if count < VARIANTS { self.bytes.get_mut(self.used..).unwrap_or(&mut []) } else { &mut [] };
-        let room_bits = room.len() * 8;
-        let mut writer = BitWriter::new(room);
+        let is_shared = count < VARIANTS && self.used + MAX_BODY_BYTES <= self.shared;
+        let start = if is_shared { self.used } else { self.own };
+        let mut writer = BitWriter::new(self.bytes.get_mut(start..start + MAX_BODY_BYTES).unwrap_or(&mut []));
         encode(&mut writer, commits, layout, object, baseline);
-        let bits = writer.finish();
-        let mut body = EncodedBody { start: NOT_KEPT, bits: bits as u16 };
-        if bits <= room_bits {
-            body.start = self.used as u32;
+        self.made += 1;
+        let body = EncodedBody { start: start as u32, bits: writer.finish() as u16 };
+        if is_shared {
             self.keep(object, count, baseline, body);
+        } else if start + MAX_BODY_BYTES <= self.bytes.len() {
+            self.own += usize::from(body.bits).div_ceil(8);
+        } else {
+            return EncodedBody { start: NOT_KEPT, ..body };
         }
         body
     }

@@ -45,12 +45,13 @@ impl RecordForm {
 pub(super) struct PlannedRecord {
     pub(super) form: RecordForm,
     pub(super) baseline: BaselineAges,
-    pub(super) body: EncodedBody,
+    /// The encoded fields; `None` until their length is needed.
+    pub(super) body: Option<EncodedBody>,
 }
 
 impl PlannedRecord {
     pub(super) fn bits(&self, base: u8) -> usize {
-        self.form.bits(base) + usize::from(self.body.bits)
+        self.form.bits(base) + self.body.map_or(0, |body| usize::from(body.bits))
     }
 }
 
@@ -68,6 +69,9 @@ pub(super) struct Room {
     /// The bits of the longest header: that of the first message.
     pub(super) header_bits: usize,
     pub(super) max_objects: usize,
+    /// The mean bits of the records of the client's last choice, with their gaps; 0 if there was none. It only saves
+    /// work: of the candidates, not many more are encoded than fit.
+    pub(super) record_bits: usize,
 }
 
 impl Room {
@@ -83,6 +87,33 @@ impl Room {
     }
 }
 
+/// What the chosen records take.
+#[derive(Clone, Copy, Debug, Default)]
+struct Used {
+    bits: usize,
+    /// The bits of the largest record.
+    largest: usize,
+    objects: usize,
+}
+
+impl Used {
+    fn add(self, bits: usize, largest: usize, objects: usize) -> Self {
+        let largest = self.largest.max(largest);
+        Self { bits: self.bits + bits, largest, objects: self.objects + objects }
+    }
+
+    fn fits(self, room: Room) -> bool {
+        self.objects <= room.max_objects && self.bits <= room.bits(self.largest)
+    }
+
+    /// Returns about how many more objects fit.
+    fn remaining(self, room: Room) -> usize {
+        let mean = self.bits.checked_div(self.objects).unwrap_or(room.record_bits);
+        let objects = room.max_objects.saturating_sub(self.objects);
+        objects.min(room.bits(self.largest).saturating_sub(self.bits) / mean.max(1))
+    }
+}
+
 /// The candidates for messages, and those that fit.
 #[derive(Debug)]
 pub(super) struct Selection {
@@ -94,6 +125,8 @@ pub(super) struct Selection {
     order: Vec<u16>,
     written: usize,
     base: u8,
+    /// The mean bits of the records of the newest choice, with their gaps.
+    record_bits: usize,
 }
 
 impl Selection {
@@ -106,6 +139,7 @@ impl Selection {
             order: Vec::with_capacity(objects),
             written: 0,
             base: 0,
+            record_bits: 0,
         }
     }
 
@@ -139,16 +173,41 @@ impl Selection {
         self.base
     }
 
-    /// Returns whether all candidates fit, which takes less time to find out than to choose.
-    pub(super) fn all_fit(&self, room: Room) -> bool {
-        let (mut bits, mut largest, mut next) = (0, 0, 0);
-        // The candidates are in the order of their ids before the first choice.
-        for object in self.candidates.iter().map(|candidate| u32::from(candidate.object)) {
-            let own = self.record(object as u16).bits(self.base);
-            bits += own + number_bits(object.saturating_sub(next), GAP_ORDER) as usize;
-            (largest, next) = (largest.max(own), object + 1);
+    /// Returns the mean bits of the records of the newest choice, with their gaps; 0 if it chose none.
+    pub(super) const fn record_bits(&self) -> usize {
+        self.record_bits
+    }
+
+    /// Returns whether all candidates fit, which takes less time to find out than to choose. Does not encode them if
+    /// there are many more than fit.
+    pub(super) fn all_fit(&mut self, room: Room, encode: &mut impl FnMut(u16, BaselineAges) -> EncodedBody) -> bool {
+        let count = self.candidates.len();
+        if count > room.max_objects || count * room.record_bits > room.bits(room.record_bits).saturating_mul(5) / 4 {
+            return false;
         }
-        self.candidates.len() <= room.max_objects && bits <= room.bits(largest)
+        let (mut used, mut next) = (Used::default(), 0);
+        // The candidates are in the order of their ids before the first choice.
+        for index in 0..count {
+            let Some(object) = self.candidates.get(index).map(|candidate| candidate.object) else { break };
+            let own = self.encoded_bits(object, encode);
+            let gap = number_bits(u32::from(object).saturating_sub(next), GAP_ORDER) as usize;
+            (used, next) = (used.add(own + gap, own, 1), u32::from(object) + 1);
+            if !used.fits(room) {
+                return false;
+            }
+        }
+        self.record_bits = used.bits / count.max(1);
+        true
+    }
+
+    /// Returns the bits of a record. Encodes it, if that was not done before.
+    fn encoded_bits(&mut self, object: u16, encode: &mut impl FnMut(u16, BaselineAges) -> EncodedBody) -> usize {
+        let base = self.base;
+        let Some(record) = self.planned.get_mut(usize::from(object)) else { return 0 };
+        if record.body.is_none() && !matches!(record.form, RecordForm::Gone { .. }) {
+            record.body = Some(encode(object, record.baseline));
+        }
+        record.bits(base)
     }
 
     /// Chooses all candidates.
@@ -164,16 +223,15 @@ impl Selection {
     }
 
     /// Chooses the most urgent candidates that fit. The others are the candidates for the next choice.
-    pub(super) fn choose(&mut self, room: Room) {
+    pub(super) fn choose(&mut self, room: Room, encode: &mut impl FnMut(u16, BaselineAges) -> EncodedBody) {
         self.chosen.clear();
-        let largest = self.candidates.iter().map(|candidate| self.record(candidate.object).bits(self.base)).max();
-        let budget = room.bits(largest.unwrap_or(0));
-        let count = self.count_surely_fitting(budget, room.max_objects);
-        let mut used = 0;
+        let count = self.count_surely_fitting(room, encode);
+        let mut used = Used::default();
         for index in 0..count {
-            used += self.choose_at(index);
+            used = self.choose_at(index, used);
         }
-        self.fill_up(count, budget, budget.saturating_sub(used), room.max_objects - count);
+        used = self.fill_up(room, used, encode);
+        self.record_bits = used.bits / used.objects.max(1);
         let chosen = &self.chosen;
         self.candidates.retain(|candidate| !chosen.contains(usize::from(candidate.object)));
         self.written = 0;
@@ -181,22 +239,30 @@ impl Selection {
         self.order.extend(self.chosen.iter().map(|object| object as u16));
     }
 
-    /// Moves the most urgent candidates to the front and returns how many of them fit, whatever their ids are.
-    fn count_surely_fitting(&mut self, budget: usize, max_objects: usize) -> usize {
-        let (mut low, mut high, mut used) = (0, self.candidates.len(), 0);
-        while high - low > SORTED {
-            let middle = low.midpoint(high);
-            let Some(part) = self.candidates.get_mut(low..high) else { break };
-            part.select_nth_unstable_by(middle - low, |a, b| b.priority.total_cmp(&a.priority));
-            let part = self.candidates.get(low..middle).unwrap_or(&[]);
-            let bits: usize = part.iter().map(|candidate| self.record(candidate.object).bits(self.base)).sum();
-            if middle <= max_objects && used + bits + self.most_gap_bits(middle) <= budget {
-                (low, used) = (middle, used + bits);
+    /// Moves the most urgent candidates to the front and returns how many of them fit, whatever their ids are. Encodes
+    /// about as many as fit.
+    fn count_surely_fitting(&mut self, room: Room, encode: &mut impl FnMut(u16, BaselineAges) -> EncodedBody) -> usize {
+        let (mut high, mut used) = (self.candidates.len(), Used::default());
+        while high - used.objects > SORTED {
+            let low = used.objects;
+            // 7/8 of the estimate, which is seldom exact: what is encoded beyond the room is not sent.
+            let step = (used.remaining(room).saturating_mul(7) / 8).min((high - low) / 2);
+            let Some(part) = self.candidates.get_mut(low..high).filter(|_| step > SORTED / 2) else { break };
+            part.select_nth_unstable_by(step, |a, b| b.priority.total_cmp(&a.priority));
+            let mut more = used;
+            for index in low..low + step {
+                let object = self.candidates.get(index).map_or(0, |candidate| candidate.object);
+                let bits = self.encoded_bits(object, encode);
+                more = more.add(bits, bits, 1);
+            }
+            let gaps = self.most_gap_bits(more.objects);
+            if more.add(gaps, 0, 0).fits(room) {
+                used = more;
             } else {
-                high = middle;
+                high = low + step;
             }
         }
-        low
+        used.objects
     }
 
     /// Returns at most how many bits the gaps between this many ids take. Equal gaps take most, because the length of a
@@ -206,23 +272,32 @@ impl Selection {
         count * (2 * (gap + 2).ilog2() as usize + 2)
     }
 
-    /// Chooses candidates in their order while there is room, exactly counted. `whole` is the room without any object.
-    fn fill_up(&mut self, first: usize, whole: usize, mut budget: usize, mut max_objects: usize) {
-        let (mut misfits, mut index) = (0, first);
-        while index < self.candidates.len() && misfits < MAX_MISFITS && max_objects > 0 {
+    /// Chooses candidates in their order while there is room, exactly counted, behind those that are chosen. Returns
+    /// what all of them take.
+    fn fill_up(
+        &mut self,
+        room: Room,
+        mut used: Used,
+        encode: &mut impl FnMut(u16, BaselineAges) -> EncodedBody,
+    ) -> Used {
+        let (first, mut misfits) = (used.objects, 0);
+        for index in first..self.candidates.len() {
+            if misfits >= MAX_MISFITS || used.objects >= room.max_objects {
+                break;
+            }
             if (index - first).is_multiple_of(SORTED) {
                 self.sort_next(index);
             }
-            let Some(candidate) = self.candidates.get(index).copied() else { return };
-            let bits = self.cost(candidate.object);
-            if bits <= budget {
-                budget -= self.choose_at(index);
-                max_objects -= 1;
+            let Some(object) = self.candidates.get(index).map(|candidate| candidate.object) else { break };
+            let own = self.encoded_bits(object, encode);
+            let bits = self.cost(object);
+            if used.add(bits, own, 1).fits(room) {
+                used = self.choose_at(index, used);
             } else {
-                misfits += u32::from(bits <= whole);
+                misfits += u32::from(Used::default().add(bits, own, 1).fits(room));
             }
-            index += 1;
         }
+        used
     }
 
     /// Sorts the most urgent of the candidates from this index on to the front of them.
@@ -236,12 +311,12 @@ impl Selection {
         }
     }
 
-    /// Chooses a candidate. Returns how many more bits are used.
-    fn choose_at(&mut self, index: usize) -> usize {
-        let Some(object) = self.candidates.get(index).map(|candidate| candidate.object) else { return 0 };
-        let bits = self.cost(object);
+    /// Chooses a candidate. Returns what is used then.
+    fn choose_at(&mut self, index: usize, used: Used) -> Used {
+        let Some(object) = self.candidates.get(index).map(|candidate| candidate.object) else { return used };
+        let (bits, own) = (self.cost(object), self.record(object).bits(self.base));
         self.chosen.insert(usize::from(object));
-        bits
+        used.add(bits, own, 1)
     }
 
     /// Returns how many more bits are used if this object is chosen too.

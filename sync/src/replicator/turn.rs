@@ -2,7 +2,7 @@
 
 use core::ops::Range;
 
-use super::encodings::{Encodings, encode};
+use super::encodings::{BaselineAges, EncodedBody, Encodings, encode};
 use super::replicated::{GENERATIONS, ReplicatedObject};
 use super::selection::{PlannedRecord, RecordForm, Room, Selection};
 use super::sent_log::SentObject;
@@ -56,13 +56,22 @@ impl Turn<'_> {
             selection.set_base();
             let ticks = self.now().saturating_sub(viewer.counted);
             viewer.counted = self.now();
-            if selection.all_fit(room) {
+            if selection.all_fit(room, &mut |object, baseline| self.body(object, baseline, encodings)) {
                 selection.choose_all();
+                viewer.record_bits = selection.record_bits();
                 return;
             }
             self.raise_priorities(viewer, encodings, selection, ticks, turns);
         }
-        selection.choose(room);
+        selection.choose(room, &mut |object, baseline| self.body(object, baseline, encodings));
+        viewer.record_bits = selection.record_bits();
+    }
+
+    /// Returns the encoded fields of an object. Encodes them, if no client needed them before.
+    fn body(&self, object: u16, baseline: BaselineAges, encodings: &mut Encodings) -> EncodedBody {
+        let index = usize::from(object);
+        let layout = self.objects.get(index).and_then(|object| self.schema.layout(object.kind));
+        layout.map_or_else(EncodedBody::default, |layout| encodings.body(self.commits, layout, index, baseline))
     }
 
     /// Raises the priorities of all candidates. Those that did not change are candidates once in this number of turns.
@@ -101,6 +110,7 @@ impl Turn<'_> {
     /// Returns in how many turns all of them are looked at.
     fn collect(&self, viewer: &mut Viewer, encodings: &mut Encodings, selection: &mut Selection) -> f32 {
         selection.clear();
+        encodings.forget_own();
         let (open, turns) = self.next_groups(viewer);
         let groups = viewer.due.groups();
         for group in 0..groups {
@@ -133,7 +143,7 @@ impl Turn<'_> {
         (first..end, all as f32 / count.max(1) as f32)
     }
 
-    fn collect_one(&self, index: usize, viewer: &mut Viewer, encodings: &mut Encodings, selection: &mut Selection) {
+    fn collect_one(&self, index: usize, viewer: &mut Viewer, encodings: &Encodings, selection: &mut Selection) {
         let newest = self.commits.newest();
         let (Some(object), Some(viewed)) = (self.objects.get(index), viewer.objects.get(index)) else { return };
         // A client ignores another record of this tick: the object stays due.
@@ -157,12 +167,10 @@ impl Turn<'_> {
             viewer.due.remove(index);
             return;
         }
-        let Some(layout) = self.schema.layout(object.kind) else { return };
         let baseline = encodings.baseline(viewed.known, newest);
-        let body = encodings.body(self.commits, layout, index, baseline);
         let age = encodings.age(baseline);
         let form = if age > 0 { RecordForm::Delta { age } } else { RecordForm::Whole };
-        selection.add(index as u16, viewed.priority, PlannedRecord { form, baseline, body });
+        selection.add(index as u16, viewed.priority, PlannedRecord { form, baseline, body: None });
     }
 
     /// Returns how much the priority of an object with this error grows in 50 ms. One that did not change is looked at
@@ -247,8 +255,9 @@ impl Turn<'_> {
             }
             RecordForm::Gone { is_despawned } => return writer.write(0b111 | u32::from(is_despawned) << 3, 4),
         }
-        match (encodings.bytes(record.body), self.schema.layout(object.kind)) {
-            (Some(bytes), _) => writer.copy(bytes, usize::from(record.body.bits)),
+        let body = record.body.unwrap_or_default();
+        match (encodings.bytes(body), self.schema.layout(object.kind)) {
+            (Some(bytes), _) => writer.copy(bytes, usize::from(body.bits)),
             (None, Some(layout)) => encode(writer, self.commits, layout, index, record.baseline),
             (None, None) => debug_assert!(false, "an object has a kind of this schema"),
         }

@@ -139,6 +139,8 @@ pub(super) struct Viewer {
     pub(super) due: ObjectSet,
     /// The largest error of the objects that the client has, at the last turn in which priorities grew.
     pub(super) worst_error: f32,
+    /// The mean bits of a record of the newest choice; 0 before the first one.
+    pub(super) record_bits: usize,
     /// The group of 64 ids at which the next turn goes on, if more objects are due than it can look at.
     pub(super) next_group: usize,
     /// The objects that are in sight: all without [`Look`].
@@ -169,6 +171,7 @@ impl Viewer {
             objects: vec![ViewedObject::NEW; objects],
             due: ObjectSet::new(objects),
             worst_error: 0.0,
+            record_bits: 0,
             next_group: 0,
             seen: ObjectSet::new(objects),
             look: None,
@@ -190,7 +193,7 @@ impl Viewer {
         self.sent.clear();
         (self.counted, self.acknowledged, self.resynced, self.resyncs) = (0, None, None, 0);
         (self.report, self.written, self.floor, self.worst_error) = (None, 0, 0, 0.0);
-        self.look = None;
+        (self.look, self.record_bits) = (None, 0);
         self.seen.insert_below(self.objects.len());
     }
 

@@ -167,3 +167,23 @@ fn large_integers_do_not_starve_other_fields() {
     }
     assert!(sent.iter().all(|count| *count > 50), "{sent:?}");
 }
+
+/// Objects that move go before those that stopped within the last ten commits, by the rule of the thesis.
+#[test]
+fn thesis_sends_moving_objects_before_still_ones() {
+    let (schema, [cube, _]) = schema();
+    let mut replicator = Replicator::new(schema.clone(), OBJECTS, 1, 60).with_priorities(Priorities::thesis());
+    let (viewer, mut replica) = (replicator.add_viewer().unwrap(), Replica::new(schema, OBJECTS));
+    spawn_all(&mut replicator, 0..OBJECTS, cube);
+    let (mut moving, mut still) = (0, 0);
+    for tick in 1..10 {
+        for id in (0..OBJECTS).step_by(2) {
+            replicator.object(ObjectId(id)).unwrap().set_vector(0, [tick as f32, 0.0, 0.0]).unwrap();
+        }
+        replicator.commit(tick).unwrap();
+        replica.read(&written(&mut replicator, viewer, 1000).unwrap().0).unwrap();
+        let ids = replica.last_message().map(|object| object.id().0).filter(|_| tick > 2);
+        ids.for_each(|id| if id % 2 == 0 { moving += 1 } else { still += 1 });
+    }
+    assert!(moving > 4 * still, "{moving} moving, {still} still ones");
+}

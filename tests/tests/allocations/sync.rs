@@ -177,7 +177,7 @@ impl Wanderers {
     fn new(seed: u64) -> Self {
         let mut schema = Schema::builder();
         let kind = schema.add(&[Field::vector([-16.0..16.0, 0.0..16.0, -16.0..16.0], 512), Field::rotation(9)]);
-        let mut replicator = Replicator::new(Arc::new(schema.build().unwrap()), OBJECTS, CLIENTS as u16);
+        let mut replicator = Replicator::new(Arc::new(schema.build().unwrap()), OBJECTS, CLIENTS as u16, 60);
         (0..OBJECTS).for_each(|id| _ = replicator.spawn(ObjectId(id), kind).unwrap());
         let mut random = Random::new(seed, 1);
         let mut place = || [0.0; 3].map(|_| random.between(-15.0, 15.0));

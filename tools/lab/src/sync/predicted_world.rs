@@ -221,7 +221,8 @@ mod tests {
     fn cube_that_stands_still_at_the_server_is_corrected() {
         let (schema, kind) = cube_fields::simulated();
         let ids = PLAYERS as u16;
-        let (mut replicator, mut replica) = (Replicator::new(Arc::clone(&schema), ids, 1), Replica::new(schema, ids));
+        let (mut replicator, mut replica) =
+            (Replicator::new(Arc::clone(&schema), ids, 1, 60), Replica::new(schema, ids));
         let (viewer, server) = (replicator.add_viewer().unwrap(), CubeWorld::new(PLAYERS));
         for (id, state) in (0..).map(ObjectId).zip(server.states()) {
             cube_fields::set_simulated(&mut replicator.spawn(id, kind).unwrap(), &state).unwrap();
