@@ -192,18 +192,16 @@ impl PacketTracker {
         self.received.set_nonce(packet.sequence, frame.nonces.own);
         let Self { nonces: Some(nonces), sent, arrival_order, .. } = self else { return };
         let mut sum = NonceSum::new(packet.sequence);
-        for (ack, bits) in ack_words(packet.acks, frame.extended_acks) {
+        let is_known = ack_words(packet.acks, frame.extended_acks).all(|(ack, bits)| {
             let mut known = [0, 0];
-            let is_known = sent.resolve_acks(ack, bits, *arrival_order, |back, number, bits| {
+            let resolved = sent.resolve_acks(ack, bits, *arrival_order, |back, number, bits| {
                 let [low, high] = nonces.planes(number, bits);
                 known = [known[0] | low << back, known[1] | high << back];
             });
-            if !is_known {
-                return;
-            }
             sum.add(known);
-        }
-        self.has_false_acks |= sum.get() != frame.nonces.sum;
+            resolved
+        });
+        self.has_false_acks |= is_known && sum.get() != frame.nonces.sum;
     }
 
     /// Counts the bytes of an accepted datagram.

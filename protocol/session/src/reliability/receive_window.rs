@@ -257,10 +257,7 @@ impl ReceiveWindow {
 
 /// Iterates over acknowledgements of a header and those behind it: bit i of each word stands for its packet - i.
 pub(super) fn ack_words(acks: Acks, extended: &[u8]) -> impl Iterator<Item = (Sequence, u64)> {
-    let mut behind = extended_ack_words(acks.ack, extended);
-    let mut word = Some((acks.ack, u64::from(acks.bits)));
-    // Less work than a chain: most packets have no acknowledgements behind the header.
-    core::iter::from_fn(move || core::mem::replace(&mut word, behind.next()))
+    core::iter::once((acks.ack, acks.bits.into())).chain(extended_ack_words(acks.ack, extended))
 }
 
 /// Iterates over the acknowledgements behind a header with this `ack`, as [`ack_words`] does.

@@ -108,15 +108,14 @@ impl DelayEstimator {
         }
     }
 
-    /// Records the arrival of feedback. Returns the time since the one before.
-    pub(super) fn on_feedback(&mut self, now: f64) -> Option<f64> {
-        let interval = self.last_received_at.map(|last_received_at| now - last_received_at);
-        if let Some(interval) = interval {
+    /// Records the arrival of feedback.
+    pub(super) fn on_feedback(&mut self, now: f64) {
+        if let Some(last_received_at) = self.last_received_at {
+            let interval = now - last_received_at;
             // Cap the interval: one long silence must not make the filter insensitive for seconds.
             self.feedback_interval += INTERVAL_SMOOTHING * (interval.at_most(MAX_INTERVAL.0) - self.feedback_interval);
         }
         self.last_received_at = Some(now);
-        interval
     }
 
     /// Records the round trip and the one-way delay of a packet, whatever the offset between the clocks.
