@@ -198,6 +198,7 @@ fn measure_share(name: &str, messages: usize, loss: f64) -> bool {
     let mut world = World::new(Setup { objects: 1000, clients: 200, moving: 0.83, messages, loss, sight: None });
     (0..WARM_UP_STATES).for_each(|_| _ = world.send());
     world.bytes = 0;
+    let encoded_before = world.replicator.encoded_count();
     let rounds = [(); ROUNDS].map(|()| {
         let mut time = Duration::ZERO;
         let count = allocations(|| time = (0..STATES_PER_ROUND).map(|_| world.send()).sum());
@@ -205,12 +206,14 @@ fn measure_share(name: &str, messages: usize, loss: f64) -> bool {
         (share, count as f64)
     });
     let (shares, counts) = (Rounds::new(rounds.map(|round| round.0)), Rounds::new(rounds.map(|round| round.1)));
-    let states = (ROUNDS * world.clients.len()) as f64 * f64::from(STATES_PER_ROUND);
-    let kilobits = world.bytes as f64 / states * 8.0 * f64::from(STATES_PER_SECOND) / 1000.0;
+    let states = ROUNDS as f64 * f64::from(STATES_PER_ROUND);
+    let encodings = (world.replicator.encoded_count() - encoded_before) as f64 / states;
+    let bytes = world.bytes as f64 / states / world.clients.len() as f64;
+    let kilobits = bytes * 8.0 * f64::from(STATES_PER_SECOND) / 1000.0;
     let is_reached = shares.median() <= MAX_SHARE && counts.worst() <= MAX_ALLOCATIONS;
     say(&format!(
         "{name}, {:.0} % lost: {:.1} % of a core, worst {:.1} (goal {MAX_SHARE}); {} allocations a round, worst {} \
-         (goal {MAX_ALLOCATIONS}): {}; {kilobits:.0} kbit/s a client",
+         (goal {MAX_ALLOCATIONS}): {}; {encodings:.0} encodings of objects a state; {kilobits:.0} kbit/s a client",
         loss * 100.0,
         shares.median(),
         shares.worst(),
