@@ -171,7 +171,7 @@ impl Player {
         if let Some(report) = header.report.filter(|report| self.log.on_report(*report)) {
             self.input_clock.on_report(report);
         }
-        self.playout.on_state(header.tick, at);
+        self.playout.on_message(header, at);
         while let Some(change) = self.replica.poll() {
             match change {
                 ReplicaChange::Gone { id, tick, .. } => self.samples.remove(id, tick),

@@ -32,6 +32,8 @@ struct StateArrival {
     delay: i64,
     /// The time at the server since the state before.
     spacing: i64,
+    /// How long after its first message the last one of this state arrived.
+    spread: i64,
     /// The least delays of [`RECENT`] before and after this arrival, with it.
     least_before: i64,
     least_after: i64,
@@ -40,10 +42,10 @@ struct StateArrival {
 }
 
 impl StateArrival {
-    /// Returns the delay beyond the least one of its time, or beyond that of now if it is less. The larger one of the
-    /// least delays before and after is not affected by a step of the path's delay.
+    /// Returns the delay of the whole state beyond the least one of its time, or beyond that of now if it is less. The
+    /// larger one of the least delays before and after is not affected by a step of the path's delay.
     fn excess(&self, current: i64) -> i64 {
-        self.delay - self.least_before.max(self.least_after).min(current)
+        self.delay + self.spread - self.least_before.max(self.least_after).min(current)
     }
 }
 
@@ -81,13 +83,18 @@ impl StateArrivals {
             other.least_after = other.least_after.min(delay);
             least_before = least_before.min(other.delay);
         }
-        let arrival = StateArrival { at, delay, spacing, least_before, least_after: delay, states: 1 };
+        let arrival = StateArrival { at, delay, spacing, spread: 0, least_before, least_after: delay, states: 1 };
         if self.kept.len() < MAX_ARRIVALS {
             self.kept.push(arrival);
         } else if let Some(oldest) = self.kept.get_mut(self.next) {
             *oldest = arrival;
             self.next = (self.next + 1) % MAX_ARRIVALS;
         }
+    }
+
+    /// Notes another message of the newest state.
+    pub(crate) fn add_part(&mut self, at: i64) {
+        self.newest_first_mut().take(1).for_each(|newest| newest.spread = newest.spread.max(at - newest.at));
     }
 
     /// Notes a state that a newer one overtook. It is not lost.

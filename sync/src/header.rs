@@ -11,6 +11,8 @@ pub struct StateHeader {
     pub tick: u32,
     /// How early the inputs of this client arrive, in the first message of a tick.
     pub report: Option<InputReport>,
+    /// Whether it is the first message of this tick for this client.
+    pub is_first: bool,
 }
 
 /// The header of a message, as it is written.
@@ -20,9 +22,14 @@ pub(crate) struct HeaderRecord {
     /// How often the server has sent everything again, modulo 16, if the message has all bits of the tick.
     pub(crate) wide: Option<u8>,
     pub(crate) report: Option<InputReport>,
+    pub(crate) is_first: bool,
 }
 
 impl HeaderRecord {
+    const fn has_parts(&self) -> bool {
+        self.wide.is_some() || self.report.is_some() || !self.is_first
+    }
+
     pub(crate) const fn bits(&self) -> usize {
         let wide = if self.wide.is_some() { 16 + 4 } else { 0 };
         let report = match self.report {
@@ -30,16 +37,17 @@ impl HeaderRecord {
             Some(InputReport { epoch: 0, .. }) => 16 + 8 + 1,
             Some(_) => 16 + 8 + 1 + 4,
         };
-        16 + 1 + if wide + report > 0 { 2 + wide + report } else { 0 }
+        16 + 1 + if self.has_parts() { 3 + wide + report } else { 0 }
     }
 
     pub(crate) fn write(&self, writer: &mut BitWriter<'_>) {
         let (wide, report) = (self.wide, self.report);
         writer.write(self.tick & 0xffff, 16);
-        writer.write(u32::from(wide.is_some() || report.is_some()), 1);
-        if wide.is_none() && report.is_none() {
+        writer.write(u32::from(self.has_parts()), 1);
+        if !self.has_parts() {
             return;
         }
+        writer.write(u32::from(!self.is_first), 1);
         writer.write(u32::from(wide.is_some()), 1);
         if let Some(resyncs) = wide {
             writer.write(self.tick >> 16, 16);
@@ -60,6 +68,7 @@ impl HeaderRecord {
     pub(crate) fn read(reader: &mut BitReader<'_>, newest: Option<u32>) -> Result<Self, StateReadError> {
         let low = reader.read(16)?;
         let has_more = reader.read_bit()?;
+        let is_first = !(has_more && reader.read_bit()?);
         let mut wide = None;
         let mut tick = newest.map(|newest| nearest(low, newest));
         if has_more && reader.read_bit()? {
@@ -67,12 +76,12 @@ impl HeaderRecord {
             wide = Some(reader.read(4)? as u8);
         }
         let has_report = has_more && reader.read_bit()?;
-        if has_more && wide.is_none() && !has_report {
+        if has_more && is_first && wide.is_none() && !has_report {
             return Err(StateReadError::OutOfRange);
         }
         let tick = tick.filter(|tick| *tick > 0 && tick & 0xffff == low).ok_or(StateReadError::UnknownTick)?;
         let report = if has_report { Some(read_report(reader, tick)?) } else { None };
-        Ok(Self { tick, wide, report })
+        Ok(Self { tick, wide, report, is_first })
     }
 }
 

@@ -3,6 +3,7 @@
 use core::time::Duration;
 
 use crate::arrivals::StateArrivals;
+use crate::header::StateHeader;
 use crate::pose::TickRate;
 
 /// The delay at the first state, in hundredths of the time between two states: it covers two losses in a row before any
@@ -58,13 +59,13 @@ struct Contradiction {
 /// ```
 /// use std::time::Duration;
 ///
-/// use slipgate_sync::{PlayoutClock, TickRate};
+/// use slipgate_sync::{PlayoutClock, StateHeader, TickRate};
 ///
 /// let mut clock = PlayoutClock::new(TickRate { per_second: 60, between_states: 3 });
 /// let mut now = Duration::ZERO;
 /// for state in 1..=300_u32 {
 ///     now = Duration::from_millis(50) * state + Duration::from_millis(80);
-///     clock.on_state(3 * state, now);
+///     clock.on_message(StateHeader { tick: 3 * state, report: None, is_first: true }, now);
 ///     clock.advance(now);
 /// }
 /// // 1.2 times the interval of 50 ms: the longer delay of the first seconds is over.
@@ -111,12 +112,21 @@ impl PlayoutClock {
         }
     }
 
-    /// Notes that a state of the server's tick arrived at `now`. States that come late or twice are ignored.
+    /// Notes that a message with this header arrived at `now`. Messages that come late or twice are ignored.
     ///
-    /// A state of several messages counts as arrived with the first of them: messages do not say how many belong to a
-    /// state. If others of it get lost, the delay does not cover that. A game that marks the first message of each
-    /// state calls this for marked ones alone: then states get lost as often as the messages of an object do.
-    pub fn on_state(&mut self, tick: u32, now: Duration) {
+    /// A state counts as arrived with its first message, so that states get lost as often as messages do, however many
+    /// a state has. The others of the newest state say how much later they come.
+    pub fn on_message(&mut self, header: StateHeader, now: Duration) {
+        if header.is_first {
+            self.on_state(header.tick, now);
+        } else if self.newest_tick() == Some(header.tick) && !self.is_after_outage {
+            self.arrivals.add_part(micros(now));
+            self.update_target(micros(now));
+        }
+    }
+
+    /// Notes that a state of the server's tick arrived at `now`. States that come late or twice are ignored.
+    pub(crate) fn on_state(&mut self, tick: u32, now: Duration) {
         let now = micros(now);
         let Some((before, arrived)) = self.newest else {
             self.newest = Some((tick, now));
@@ -125,7 +135,6 @@ impl PlayoutClock {
             return;
         };
         if tick <= before {
-            // A state may have several messages.
             if tick < before && self.overtaken != Some(tick) {
                 self.arrivals.add_overtaken();
                 self.overtaken = Some(tick);
@@ -199,7 +208,7 @@ impl PlayoutClock {
         self.position.map(|(position, _)| position as f64 * f64::from(self.rate.per_second) / 1e6)
     }
 
-    /// Returns the newest tick that arrived.
+    /// Returns the newest tick of which the first message arrived.
     #[must_use]
     pub fn newest_tick(&self) -> Option<u32> {
         self.newest.map(|(tick, _)| tick)

@@ -193,7 +193,7 @@ impl Replica {
         }
     }
 
-    /// Reads a message. Returns the server's tick that it describes, and the report of this client's inputs. Messages
+    /// Reads a message. Returns the server's tick that it describes, and what else it says. Messages
     /// may come in any order and more than once. One that comes more than 255 ticks late is not applied: the server
     /// knows that too.
     ///
@@ -222,8 +222,8 @@ impl Replica {
 
     fn read_message(&mut self, message: &[u8]) -> Result<StateHeader, StateReadError> {
         let mut reader = BitReader::new(message);
-        let HeaderRecord { tick, wide, report } = HeaderRecord::read(&mut reader, self.newest)?;
-        let header = StateHeader { tick, report };
+        let HeaderRecord { tick, wide, report, is_first } = HeaderRecord::read(&mut reader, self.newest)?;
+        let header = StateHeader { tick, report, is_first };
         let is_late = self.newest.is_some_and(|newest| newest.saturating_sub(tick) > MAX_AGE);
         if is_late && wide.is_some() {
             return Err(StateReadError::TickWentBack);

@@ -385,7 +385,8 @@ impl Replicator {
             self.grid.update_cells(&self.schema, &self.objects, &self.commits);
         }
         slot.viewer.update_seen(&self.grid, newest);
-        let header_bits = slot.viewer.header(turn.now()).bits();
+        let (first, later) = turn.headers(&slot.viewer);
+        let header_bits = if messages > 1 { first.bits().max(later.bits()) } else { first.bits() };
         let record_bits = slot.viewer.record_bits;
         let room = Room { messages, bytes_each, header_bits, max_objects, record_bits };
         let is_known = self.planned_for == Some((viewer, newest));

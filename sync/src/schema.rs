@@ -12,8 +12,8 @@ pub const MAX_KINDS: usize = 16;
 pub const MAX_FIELDS: usize = 32;
 /// The most numbers of a kind: a vector has three, a rotation four, any other field one.
 pub const MAX_WORDS: usize = 32;
-/// The number of the format of all messages (§6.2): 3 says which inputs are of one frame.
-const FORMAT: u32 = 3;
+/// The number of the format of all messages (§6.2): 4 says which message of a state is the first one.
+const FORMAT: u32 = 4;
 const MIN_ROTATION_BITS: u32 = 4;
 const MAX_ROTATION_BITS: u32 = 16;
 

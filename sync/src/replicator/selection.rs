@@ -66,7 +66,7 @@ struct DueObject {
 pub(super) struct Room {
     pub(super) messages: usize,
     pub(super) bytes_each: usize,
-    /// The bits of the longest header: that of the first message.
+    /// The bits of the longest header.
     pub(super) header_bits: usize,
     pub(super) max_objects: usize,
     /// The mean bits of the records of the client's last choice, with their gaps; 0 if there was none. It only saves

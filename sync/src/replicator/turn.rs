@@ -9,6 +9,7 @@ use super::sent_log::SentObject;
 use super::viewer::{ViewedObject, Viewer};
 use crate::bits::{BitWriter, number_bits};
 use crate::commits::{CommitNumber, Commits};
+use crate::header::HeaderRecord;
 use crate::object_set::ObjectSet;
 use crate::priority::Priorities;
 use crate::record::{self, ErrorScale, GAP_ORDER, KnownState};
@@ -100,6 +101,12 @@ impl Turn<'_> {
             viewed.priority += growth;
             growth
         });
+    }
+
+    /// Returns the header of a client's next message, and that of the others of this commit.
+    pub(super) fn headers(&self, viewer: &Viewer) -> (HeaderRecord, HeaderRecord) {
+        let next = viewer.header(self.now(), self.commits.newest());
+        (next, HeaderRecord { is_first: false, report: None, ..next })
     }
 
     pub(super) fn now(&self) -> u32 {
@@ -221,7 +228,7 @@ impl Turn<'_> {
     ) -> (usize, usize) {
         let (max_bits, base) = (buf.len() * 8, selection.base());
         let mut writer = BitWriter::new(buf);
-        viewer.header(self.now()).write(&mut writer);
+        self.headers(viewer).0.write(&mut writer);
         writer.write(u32::from(base), 8);
         let (mut next, mut count) = (0, 0);
         for object in selection.unwritten().iter().take(usize::from(self.priorities.max_objects)) {

@@ -261,10 +261,11 @@ impl Viewer {
         }
     }
 
-    /// Returns the header of the next message.
-    pub(super) fn header(&self, tick: u32) -> HeaderRecord {
+    /// Returns the header of the next message, which describes this commit.
+    pub(super) fn header(&self, tick: u32, commit: CommitNumber) -> HeaderRecord {
         let is_narrow = self.acknowledged.is_some_and(|known| tick.saturating_sub(known) < MAX_NARROW_TICKS);
-        HeaderRecord { tick, wide: (!is_narrow).then_some(self.resyncs), report: self.report }
+        let wide = (!is_narrow).then_some(self.resyncs);
+        HeaderRecord { tick, wide, report: self.report, is_first: !self.has_written(commit) }
     }
 
     /// Returns whether a message of this commit was written.

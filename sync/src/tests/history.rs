@@ -4,7 +4,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
 use super::{OBJECTS, changes, is_silent, pair, pair_with_rate, schema, shown, written};
-use crate::{GoneReason, ObjectId, Replica, ReplicaChange, Replicator, ResyncRequest, ViewerId};
+use crate::{GoneReason, InputReport, ObjectId, Replica, ReplicaChange, Replicator, ResyncRequest, ViewerId};
 
 const CUBE: ObjectId = ObjectId(1);
 
@@ -211,6 +211,28 @@ fn planned_messages_have_ascending_ids_and_all_objects() {
     }
     assert!(ids.iter().copied().eq(0..OBJECTS), "{ids:?}");
     assert_eq!(messages, 6, "an object takes 83 bits: seven fit");
+}
+
+#[test]
+fn only_the_first_message_of_a_tick_says_that_it_is_the_first() {
+    let (mut replicator, mut replica, viewer, [cube, _]) = pair();
+    (0..OBJECTS).for_each(|id| _ = replicator.spawn(ObjectId(id), cube).unwrap());
+    for tick in 1..4 {
+        (0..OBJECTS).for_each(|id| move_to(&mut replicator, ObjectId(id), (tick * tick % 7) as f32));
+        replicator.commit(tick).unwrap();
+        if tick == 2 {
+            // The first message has a report, and all are narrow.
+            replicator.set_report(viewer, Some(InputReport { newest: 1, margin_quarters: 4, epoch: 0 }));
+            replicator.plan(viewer, 8, 40);
+        }
+        let mut firsts = Vec::new();
+        while let Some((bytes, tag)) = written(&mut replicator, viewer, 40) {
+            firsts.push(replica.read(&bytes).unwrap().is_first);
+            replicator.on_acknowledged(viewer, tag);
+        }
+        let expected: Vec<_> = (0..firsts.len()).map(|number| number == 0).collect();
+        assert!(firsts.len() > 1 && firsts == expected, "tick {tick}: {firsts:?}");
+    }
 }
 
 #[test]

@@ -29,7 +29,7 @@ fn delay_with_a_change_each(states: u32) -> Duration {
         }
         while let Some((_, bytes, tag)) = on_the_way.pop_front_if(|(at, ..)| *at <= millis) {
             let header = replica.read(&bytes).unwrap();
-            clock.on_state(header.tick, Duration::from_millis(millis));
+            clock.on_message(header, Duration::from_millis(millis));
             replicator.on_acknowledged(viewer, tag);
         }
         clock.advance(Duration::from_millis(millis));

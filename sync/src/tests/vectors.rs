@@ -32,7 +32,7 @@ fn message(case: &Value) -> Vec<u8> {
 fn messages_of_the_vectors_show_their_objects() {
     let vectors = vectors("sync_messages.json");
     let (mut replica, steps) = (replica(&vectors), vectors["steps"].as_array().unwrap());
-    assert_eq!(steps.len(), 25);
+    assert_eq!(steps.len(), 27);
     assert_eq!(u64::from(schema_with_rest().0.hash()), vectors["schema_hash_u32"].as_u64().unwrap());
     for step in steps {
         let header = replica.read(&message(step)).unwrap_or_else(|error| panic!("{step}: {error}"));
@@ -42,7 +42,8 @@ fn messages_of_the_vectors_show_their_objects() {
             epoch: report.get("epoch_u8").map_or(0, |epoch| epoch.as_u64().unwrap() as u8),
         });
         let tick = step["tick_u32"].as_u64().unwrap() as u32;
-        assert_eq!(header, StateHeader { tick, report }, "{step}");
+        let is_first = step.get("is_first").is_none_or(|is_first| is_first.as_bool().unwrap());
+        assert_eq!(header, StateHeader { tick, report, is_first }, "{step}");
         let objects = step["objects"].as_array().unwrap().iter().map(|object| {
             let words = object["words"].as_array().unwrap().iter().map(|word| word.as_i64().unwrap() as i32).collect();
             let kind = schema_with_rest().1[object["kind"].as_u64().unwrap() as usize];

@@ -8,7 +8,7 @@ use slipgate_sim::Random;
 use slipgate_sync::{
     Field, InputBuffer, InputClock, InputLog, InputReport, Look, MAX_INPUT_BYTES, ObjectId, ObjectKind, PlayoutClock,
     PlayoutSamples, Pose, PoseSample, Predictor, Replica, Replicator, ResyncRequest, Rewind, Schema, Smoothing,
-    SmoothingDecay, StateQueue, TickRate, ViewerId,
+    SmoothingDecay, StateHeader, StateQueue, TickRate, ViewerId,
 };
 use slipgate_tests::counting::allocations;
 
@@ -114,7 +114,7 @@ impl Parts {
     /// Runs a tick with a state for each object, inputs, and a prediction.
     fn tick(&mut self, tick: u32) {
         let now = Duration::from_millis(u64::from(tick) * 50 / 3);
-        self.playout.on_state(tick, now);
+        self.playout.on_message(StateHeader { tick, report: None, is_first: true }, now);
         let shown = self.playout.advance(now).unwrap_or(0.0);
         for id in (0..OBJECTS).map(ObjectId) {
             let pose = Pose { position: [(tick % 97) as f32, 0.0, 0.0], ..Pose::ORIGIN };

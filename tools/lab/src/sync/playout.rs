@@ -293,7 +293,7 @@ impl SnapshotClient<'_> {
 
     pub(super) fn receive(&mut self, message: &[u8], at: Duration) {
         let header = self.replica.read(message).expect("a message of the replicator");
-        self.clock.on_state(header.tick, at);
+        self.clock.on_message(header, at);
         while let Some(change) = self.replica.poll() {
             let (ReplicaChange::Appeared { id, .. } | ReplicaChange::Updated { id }) = change else { continue };
             let Some(object) = self.replica.object(id) else { continue };

@@ -8,7 +8,7 @@ use std::time::Duration;
 use slipgate_sim::Random;
 use slipgate_sync::{
     InputBuffer, InputLog, MAX_INPUT_BYTES, ObjectId, PlayoutClock, Replica, ReplicaChange, Replicator, SmoothingDecay,
-    TickRate, ViewerId,
+    StateHeader, TickRate, ViewerId,
 };
 use slipgate_worlds::{CubeState, PLAYERS, PlayerInput};
 
@@ -291,7 +291,7 @@ impl<'r, S: StateServer> Exchange<'r, S> {
 
     fn receive(&mut self, message: CubeMessage, now: Duration) {
         let client = &mut self.client;
-        client.clock.on_state(message.tick, now);
+        client.clock.on_message(StateHeader { tick: message.tick, report: None, is_first: true }, now);
         client.thesis_start.get_or_insert((now, message.tick));
         for (id, state) in message.states {
             client.cubes.push(message.tick, id, state);

@@ -29,7 +29,7 @@ impl OurSnapshots {
 impl CubeView for OurSnapshots {
     fn receive(&mut self, bytes: &[u8], arrival: MessageArrival) -> Result<(), Unreadable> {
         let header = self.replica.read(bytes).map_err(|_| Unreadable)?;
-        self.clock.on_state(header.tick, arrival.at);
+        self.clock.on_message(header, arrival.at);
         while let Some(change) = self.replica.poll() {
             let (ReplicaChange::Appeared { id, .. } | ReplicaChange::Updated { id }) = change else { continue };
             let Some(object) = self.replica.object(id) else { continue };

@@ -33,9 +33,9 @@ impl OurStates {
 impl CubeView for OurStates {
     fn receive(&mut self, mut bytes: &[u8], arrival: MessageArrival) -> Result<(), Unreadable> {
         let keys = take_keys(&mut bytes)?;
-        let tick = self.replica.read(bytes).map_err(|_| Unreadable)?.tick;
-        read_keys(&mut self.buffers, keys, self.cubes.tick().max(tick.saturating_sub(TICKS)))?;
-        self.clock.on_state(tick, arrival.at);
+        let header = self.replica.read(bytes).map_err(|_| Unreadable)?;
+        read_keys(&mut self.buffers, keys, self.cubes.tick().max(header.tick.saturating_sub(TICKS)))?;
+        self.clock.on_message(header, arrival.at);
         while let Some(change) = self.replica.poll() {
             let (ReplicaChange::Appeared { id, .. } | ReplicaChange::Updated { id }) = change else { continue };
             let Some(object) = self.replica.object(id) else { continue };

@@ -72,7 +72,7 @@ impl PredictedCube {
 impl CubeView for PredictedCube {
     fn receive(&mut self, mut bytes: &[u8], arrival: MessageArrival) -> Result<(), Unreadable> {
         let keys = take_keys(&mut bytes)?;
-        let StateHeader { tick, report } = self.replica.read(bytes).map_err(|_| Unreadable)?;
+        let StateHeader { tick, report, .. } = self.replica.read(bytes).map_err(|_| Unreadable)?;
         let round_trip = if arrival.round_trip.is_zero() { FIRST_ROUND_TRIP } else { arrival.round_trip };
         self.clock.set(tick, round_trip, FIRST_JITTER, arrival.at);
         if let Some(report) = report.filter(|report| self.log.on_report(*report)) {
