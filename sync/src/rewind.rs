@@ -152,6 +152,39 @@ mod tests {
         }
     }
 
+    /// A new object is gone before the timeline has shown the last one to its end.
+    #[test]
+    fn objects_of_an_id_are_found_until_each_was_gone() {
+        let (mut client, mut server) = (PlayoutSamples::new(1, RATE), Rewind::new(1, RATE));
+        let mut add = |tick| {
+            client.add(ID, sample(tick));
+            server.add(ID, sample(tick));
+        };
+        (70..100).for_each(&mut add);
+        add(101);
+        for (gone_at, next) in [(101, 101), (103, 104), (106, 106), (108, 110)] {
+            client.remove(ID, gone_at);
+            server.remove(ID, gone_at);
+            client.add(ID, sample(next));
+            server.add(ID, sample(next));
+        }
+        let seen = [95.0, 100.9, 101.0, 102.9, 103.0, 104.0, 105.9, 106.0, 107.9, 108.0, 109.9, 110.0];
+        let found = seen.map(|seen| server.at(ID, seen, 110).map(|found| found.is_removed));
+        let (gone, old, new) = (None, Some(true), Some(false));
+        assert_eq!(found, [old, old, old, old, gone, old, old, old, old, gone, gone, new]);
+        for seen in seen {
+            let found = server.at(ID, seen, 110).map(|found| found.pose);
+            assert_eq!(found, client.shown(ID, seen, 110).map(|(pose, _)| pose), "tick {seen}");
+        }
+        // The fifth removal takes the place of the first one.
+        server.remove(ID, 112);
+        let found = [100.9, 101.0, 110.0, 112.0].map(|seen| server.at(ID, seen, 112).map(|found| found.is_removed));
+        assert_eq!(found, [gone, old, old, gone]);
+        // A removal before all others forgets all.
+        server.remove(ID, 0);
+        assert_eq!([95.0, 104.0, 110.0].map(|seen| server.at(ID, seen, 112)), [None; 3]);
+    }
+
     #[test]
     fn object_cannot_be_hit_before_it_exists() {
         let mut server = Rewind::new(2, RATE);

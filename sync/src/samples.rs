@@ -2,6 +2,7 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 use crate::object::ObjectId;
 use crate::pose::{self, Pose, PoseSample, TickRate};
@@ -9,6 +10,8 @@ use crate::pose::{self, Pose, PoseSample, TickRate};
 /// The least and most samples of each object. Between them half a second is kept, twice as much as a server rewinds.
 const MIN_SAMPLES: u32 = 32;
 const MAX_SAMPLES: u32 = 1024;
+/// The objects of an id that are gone and still shown, because the timeline is behind.
+const MAX_REMOVED: usize = 4;
 /// The longest motion beyond the newest sample, in seconds.
 const MAX_EXTRAPOLATION: f64 = 0.1;
 
@@ -51,24 +54,69 @@ pub struct PlayoutSamples {
     started: Option<u32>,
 }
 
-/// What is used of an object's samples, which are sorted by tick.
+/// An object that had an id and is gone.
+#[derive(Clone, Copy, Debug)]
+struct RemovedObject {
+    /// The least tick of all its samples, also of those that made room; `u32::MAX` without a sample.
+    first: u32,
+    /// The first tick at which it was gone: samples of it and later ones are of another object.
+    gone_at: u32,
+}
+
+impl RemovedObject {
+    const NONE: Self = Self { first: u32::MAX, gone_at: 0 };
+}
+
+/// What is used of the samples of an id, which are sorted by tick.
 #[derive(Clone, Copy, Debug)]
 struct PoseTrack {
     count: usize,
-    /// The first tick at which the object before was gone: samples of it and later ones are of another object.
-    gone_at: u32,
-    /// The least ticks of all samples of the object before and of the present one, also of those that made room.
-    first_before: u32,
+    /// The newest objects that had the id and are gone, the newest one at the end; the others are `NONE`.
+    removed: [RemovedObject; MAX_REMOVED],
+    /// As [`RemovedObject::first`], of the present object.
     first: u32,
 }
 
 impl PoseTrack {
-    const EMPTY: Self = Self { count: 0, gone_at: 0, first_before: u32::MAX, first: u32::MAX };
+    const EMPTY: Self = Self { count: 0, removed: [RemovedObject::NONE; MAX_REMOVED], first: u32::MAX };
+
+    /// Returns the first tick of the present object, if there is one.
+    const fn gone_at(&self) -> u32 {
+        let [.., newest] = self.removed;
+        newest.gone_at
+    }
 
     /// Notes that there is a sample of this tick.
     fn note(&mut self, tick: u32) {
-        let first = if tick < self.gone_at { &mut self.first_before } else { &mut self.first };
+        let removed = self.removed.iter_mut().find(|removed| tick < removed.gone_at);
+        let first = removed.map_or(&mut self.first, |removed| &mut removed.first);
         *first = tick.min(*first);
+    }
+
+    /// Returns the ticks of the samples of the object that had the id at a tick, and the first one of them.
+    fn object_at(&self, tick: f64) -> (Range<u32>, u32) {
+        let mut start = 0;
+        for removed in &self.removed {
+            if tick.max(0.0) < f64::from(removed.gone_at) {
+                return (start..removed.gone_at, removed.first);
+            }
+            start = removed.gone_at;
+        }
+        (start..u32::MAX, self.first)
+    }
+
+    /// Notes that the present object is gone from a tick on. A removal at this tick or later is forgotten. Returns the
+    /// ticks of the samples that are kept.
+    fn remove(&mut self, tick: u32) -> Range<u32> {
+        self.removed.iter_mut().filter(|removed| removed.gone_at >= tick).for_each(|removed| removed.gone_at = 0);
+        self.removed.sort_unstable_by_key(|removed| removed.gone_at);
+        let start = self.removed.first().map_or(0, |oldest| oldest.gone_at);
+        self.removed.rotate_left(1);
+        if let Some(newest) = self.removed.last_mut() {
+            *newest = RemovedObject { first: if self.first < tick { self.first } else { u32::MAX }, gone_at: tick };
+        }
+        self.first = u32::MAX;
+        start..tick
     }
 }
 
@@ -117,18 +165,15 @@ impl PlayoutSamples {
     }
 
     /// Notes that an object is gone from a tick on, that of [`ReplicaChange::Gone`](crate::ReplicaChange::Gone). It is
-    /// shown up to there. Samples of this tick and later ones are of another object with the same id.
+    /// shown up to there. Samples of this tick and later ones are of another object with the same id. Four objects of an
+    /// id that are gone are kept, as far as their samples have not made room.
     pub fn remove(&mut self, id: ObjectId, tick: u32) {
         let (index, kept) = (usize::from(id.0), self.kept);
         let Some(track) = self.tracks.get_mut(index) else { return };
         let Some(kept) = self.samples.get_mut(index * kept..(index + 1) * kept) else { return };
-        let used = kept.get(..track.count).unwrap_or(&[]);
-        // Of several objects before, only the last one is still shown.
-        let start = used.partition_point(|sample| sample.tick < track.gone_at);
-        let end = used.partition_point(|sample| sample.tick < tick).max(start);
-        kept.copy_within(start..end, 0);
-        let first_before = if track.first < tick { track.first } else { u32::MAX };
-        *track = PoseTrack { count: end - start, gone_at: tick, first_before, first: u32::MAX };
+        let used = within(kept.get(..track.count).unwrap_or(&[]), track.remove(tick));
+        track.count = used.len();
+        kept.copy_within(used, 0);
     }
 
     /// Forgets all objects, for another connection or a server that has started again.
@@ -156,10 +201,8 @@ impl PlayoutSamples {
     #[must_use]
     pub fn shown(&self, id: ObjectId, at: f64, newest: u32) -> Option<(Pose, ShownBy)> {
         let (samples, track) = (self.of(id), self.tracks.get(usize::from(id.0))?);
-        let gone = samples.partition_point(|sample| sample.tick < track.gone_at);
-        let (before, after) = samples.split_at_checked(gone)?;
-        let is_of_removed = self.is_of_removed(id, at);
-        let (samples, first) = if is_of_removed { (before, track.first_before) } else { (after, track.first) };
+        let (ticks, first) = track.object_at(at);
+        let samples = samples.get(within(samples, ticks)).unwrap_or(&[]);
         if at < f64::from(first) && self.started.is_none_or(|started| started < first) {
             return None;
         }
@@ -173,7 +216,7 @@ impl PlayoutSamples {
 
     /// Returns whether an object has been removed since this tick.
     pub(crate) fn is_of_removed(&self, id: ObjectId, at: f64) -> bool {
-        self.tracks.get(usize::from(id.0)).is_some_and(|track| at.max(0.0) < f64::from(track.gone_at))
+        self.tracks.get(usize::from(id.0)).is_some_and(|track| at.max(0.0) < f64::from(track.gone_at()))
     }
 
     /// Returns the newest sample of an object.
@@ -210,6 +253,12 @@ impl PlayoutSamples {
         velocity.iter_mut().zip(before.pose.position).for_each(|(part, before)| *part = (*part - before) / seconds);
         Some(velocity)
     }
+}
+
+/// Returns which of these samples have such ticks.
+fn within(samples: &[PoseSample], ticks: Range<u32>) -> Range<usize> {
+    let [start, end] = [ticks.start, ticks.end].map(|tick| samples.partition_point(|sample| sample.tick < tick));
+    start..end.max(start)
 }
 
 #[cfg(test)]
@@ -285,7 +334,9 @@ mod tests {
         samples.remove(ID, 45);
         assert_eq!(samples.all_shown(44.9, 45).map(|(id, _)| id).collect::<Vec<_>>(), [ID]);
         assert_eq!(samples.all_shown(45.0, 45).count(), 0);
-        assert_eq!(samples.shown(ID, 33.0, 45), None, "the first one is forgotten");
+        assert_eq!(x(&samples, 33.0, 45).0, 1.0, "the first one was there at this tick");
+        samples.remove(ID, 36);
+        assert_eq!(samples.all_shown(44.0, 45).count(), 0, "a removal of a tick before others forgets what came later");
     }
 
     #[test]
