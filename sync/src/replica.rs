@@ -273,6 +273,9 @@ impl Replica {
 
     /// Returns the objects that the last message described, with their states at its tick, in the order of their ids.
     /// Empty if it was refused or came too late.
+    ///
+    /// A message may be older than another one that was read before. Its objects may be gone by now, or have another
+    /// one's id: for what is shown use [`poll`](Self::poll), which never goes back.
     pub fn last_message(&self) -> impl Iterator<Item = ObjectRef<'_>> {
         self.parsed.iter().filter_map(|record| {
             let RecordContent::State { kind, words, .. } = &record.content else { return None };
