@@ -92,9 +92,13 @@ impl StateArrivals {
         }
     }
 
-    /// Notes another message of the newest state.
-    pub(crate) fn add_part(&mut self, at: i64) {
-        self.newest_first_mut().take(1).for_each(|newest| newest.spread = newest.spread.max(at - newest.at));
+    /// Notes another message of the newest state. Returns whether it is the last one so far.
+    pub(crate) fn add_part(&mut self, at: i64) -> bool {
+        let Some(newest) = self.newest_first_mut().next().filter(|newest| at - newest.at > newest.spread) else {
+            return false;
+        };
+        newest.spread = at - newest.at;
+        true
     }
 
     /// Notes a state that a newer one overtook. It is not lost.

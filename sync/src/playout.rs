@@ -112,16 +112,19 @@ impl PlayoutClock {
         }
     }
 
-    /// Notes that a message with this header arrived at `now`. Messages that come late or twice are ignored.
+    /// Notes that a message with this header arrived at `now`.
     ///
     /// A state counts as arrived with its first message, so that states get lost as often as messages do, however many
-    /// a state has. The others of the newest state say how much later they come.
+    /// a state has. The others of the newest state say how much later they come. Messages of older states are ignored,
+    /// and so is a first message that comes twice.
     pub fn on_message(&mut self, header: StateHeader, now: Duration) {
         if header.is_first {
-            self.on_state(header.tick, now);
-        } else if self.newest_tick() == Some(header.tick) && !self.is_after_outage {
-            self.arrivals.add_part(micros(now));
-            self.update_target(micros(now));
+            return self.on_state(header.tick, now);
+        }
+        let now = micros(now);
+        let is_counted = |(tick, arrived)| tick == header.tick && now - arrived <= self.outage();
+        if self.newest.is_some_and(is_counted) && !self.is_after_outage && self.arrivals.add_part(now) {
+            self.update_target(now);
         }
     }
 
@@ -208,13 +211,15 @@ impl PlayoutClock {
         self.position.map(|(position, _)| position as f64 * f64::from(self.rate.per_second) / 1e6)
     }
 
-    /// Returns the newest tick of which the first message arrived.
+    /// Returns the newest tick of which the first message arrived. [`Replica::newest_tick`](crate::Replica::newest_tick)
+    /// is that of any message.
     #[must_use]
     pub fn newest_tick(&self) -> Option<u32> {
         self.newest.map(|(tick, _)| tick)
     }
 
-    /// Returns whether the timeline is beyond the newest state: nothing new can be shown.
+    /// Returns whether the timeline is beyond the newest state of which the first message arrived: nothing new can be
+    /// shown.
     #[must_use]
     pub fn is_starved(&self) -> bool {
         let newest = self.newest_tick().map_or(0.0, f64::from);

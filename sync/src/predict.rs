@@ -93,6 +93,8 @@ pub struct Predictor {
     oldest: u32,
     keys: [Keys; MAX_SAVES],
     stage: OrderStage,
+    /// Whether the save of the world's tick is written.
+    is_saved: bool,
     correction: Option<u32>,
     steps_left: u32,
     repeated: u64,
@@ -109,6 +111,7 @@ impl Predictor {
             oldest: tick,
             keys: [0; MAX_SAVES],
             stage: OrderStage::Save,
+            is_saved: false,
             correction: None,
             steps_left: STEPS_PER_FRAME,
             repeated: 0,
@@ -116,10 +119,12 @@ impl Predictor {
     }
 
     /// Adds the own keys of the next tick. Returns whether they were taken: a tick that is not the next one, and one
-    /// that is [`MAX_SAVES`] or more ticks ahead of the world, is refused. Ticks must not be left out: after a refusal
+    /// that is [`MAX_SAVES`] or more ticks ahead of the world or of a correction that is due, is refused. Ticks must not be left out: after a refusal
     /// push the same tick again later, or start again with [`Predictor::new`] and a state of the server.
     pub fn push(&mut self, tick: u32, keys: Keys) -> bool {
-        if Some(tick) != self.newest.checked_add(1) || tick - self.world >= MAX_SAVES as u32 {
+        // The keys of all ticks that are still to be simulated are needed.
+        let oldest = self.correction.map_or(self.world, |due| due.min(self.world));
+        if Some(tick) != self.newest.checked_add(1) || tick - oldest >= MAX_SAVES as u32 {
             return false;
         }
         if let Some(kept) = self.keys.get_mut(tick as usize % MAX_SAVES) {
@@ -137,8 +142,7 @@ impl Predictor {
         if !is_kept || self.correction.is_some_and(|due| due >= tick) {
             return false;
         }
-        // The save of the world's own tick may not be written yet.
-        if tick > self.world || (tick == self.world && self.stage == OrderStage::Save) {
+        if tick > self.world || (tick == self.world && !self.is_saved) {
             return false;
         }
         self.correction = Some(tick);
@@ -175,13 +179,15 @@ impl Predictor {
         match order {
             PredictOrder::Restore { .. } => {
                 self.world = self.correction.unwrap_or(self.world);
-                self.stage = OrderStage::Correct;
+                (self.stage, self.is_saved) = (OrderStage::Correct, true);
             }
-            PredictOrder::Correct { .. } => (self.correction, self.stage) = (None, OrderStage::Save),
-            PredictOrder::Save { .. } => self.stage = OrderStage::Step,
+            PredictOrder::Correct { .. } => {
+                (self.correction, self.stage, self.is_saved) = (None, OrderStage::Save, false);
+            }
+            PredictOrder::Save { .. } => (self.stage, self.is_saved) = (OrderStage::Step, true),
             PredictOrder::Step { tick, is_repeated, .. } => {
                 self.repeated += u64::from(is_repeated);
-                (self.world, self.stage) = (tick, OrderStage::Save);
+                (self.world, self.stage, self.is_saved) = (tick, OrderStage::Save, false);
                 self.simulated = self.simulated.max(tick);
                 self.oldest = self.oldest.max(self.simulated.saturating_sub(MAX_SAVES as u32 - 1));
                 self.steps_left -= 1;
@@ -298,6 +304,40 @@ mod tests {
         assert!(predictor.correct(37));
         assert!(!predictor.correct(37), "a correction that is due already");
         assert!(!predictor.push(110, 0));
+    }
+
+    /// Inputs and corrections come between any two orders, as an order stays until it is obeyed.
+    #[test]
+    fn saves_and_keys_are_those_of_their_ticks_in_any_order_of_calls() {
+        for seed in 1..=40_u32 {
+            let (mut predictor, mut random) = (Predictor::new(1000), seed);
+            let mut below = |limit: u32| {
+                random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                (random >> 8) % limit
+            };
+            let (mut world, mut saves, mut corrected) = (1000, [0; MAX_SAVES], 0);
+            for _ in 0..20_000 {
+                match below(8) {
+                    0 | 1 => _ = predictor.push(predictor.newest() + 1, predictor.newest() + 1),
+                    2 => corrected += u32::from(predictor.correct(predictor.tick().saturating_sub(below(66)))),
+                    3 => predictor.on_frame(),
+                    _ => {
+                        match predictor.order() {
+                            None => continue,
+                            Some(PredictOrder::Restore { save }) => world = saves[save],
+                            Some(PredictOrder::Correct { tick }) => assert_eq!(world, tick, "seed {seed}"),
+                            Some(PredictOrder::Save { save }) => saves[save] = world,
+                            Some(PredictOrder::Step { tick, keys, .. }) => {
+                                assert_eq!((world + 1, keys), (tick, tick), "seed {seed}");
+                                world = tick;
+                            }
+                        }
+                        predictor.obeyed();
+                    }
+                }
+            }
+            assert!(corrected > 100, "seed {seed}: {corrected} corrections");
+        }
     }
 
     #[test]

@@ -90,16 +90,21 @@ impl<S: Clone> StateQueue<S> {
     fn insert(&mut self, tick: u32, id: ObjectId, state: Option<S>) {
         if self.states.len() == self.capacity {
             self.dropped += 1;
+            // This is the one to drop: no search, however many of them a hostile server sends.
+            if self.states.front().is_some_and(|(oldest, ..)| tick < *oldest)
+                && !self.is_newest(id, tick, state.is_none())
+            {
+                return;
+            }
             // The room is enough for the last end and the newest state of each object, so that without an older one
             // this is one.
             let is_old = |(tick, id, state): &(u32, ObjectId, Option<S>)| !self.is_newest(*id, *tick, state.is_none());
             let Some(oldest) = self.states.iter().position(is_old) else { return };
             self.states.remove(oldest);
         }
-        // Messages come nearly in order, so the place is near the end.
         let is_later = |other: u32| other > tick || (state.is_none() && other == tick);
-        let behind = self.states.iter().rev().take_while(|(other, ..)| is_later(*other)).count();
-        self.states.insert(self.states.len() - behind, (tick, id, state));
+        let place = self.states.partition_point(|(other, ..)| !is_later(*other));
+        self.states.insert(place, (tick, id, state));
     }
 
     fn is_newest(&self, id: ObjectId, tick: u32, is_end: bool) -> bool {

@@ -56,7 +56,8 @@ impl Smoothing {
         Self { decay, offsets: vec![NO_OFFSET; usize::from(max_objects)] }
     }
 
-    /// Notes that an object was set from one simulated pose to another one: it is still shown where it was.
+    /// Notes that an object was set from one simulated pose to another one: it is still shown where it was. A difference
+    /// that is not finite is forgotten.
     pub fn on_correction(&mut self, id: ObjectId, before: Pose, after: Pose) {
         let shown = self.shown(id, before);
         let Some(offset) = self.offsets.get_mut(usize::from(id.0)) else { return };
@@ -65,6 +66,9 @@ impl Smoothing {
         }
         let [x, y, z, w] = after.rotation;
         offset.rotation = pose::normalized(pose::multiply(shown.rotation, [-x, -y, -z, w]));
+        if offset.position.iter().chain(&offset.rotation).any(|part| !part.is_finite()) {
+            *offset = NO_OFFSET;
+        }
     }
 
     /// Forgets the difference of an object, after a teleport.
@@ -74,8 +78,9 @@ impl Smoothing {
         }
     }
 
-    /// Lets all differences decay by a time in seconds.
+    /// Lets all differences decay by a time in seconds, at least 0.
     pub fn advance(&mut self, seconds: f32) {
+        let seconds = seconds.max(0.0);
         for offset in &mut self.offsets {
             let squares: f32 = offset.position.iter().map(|part| part * part).sum();
             // The square of half the angle in radians, if it is small.
@@ -133,6 +138,18 @@ mod tests {
             before = x;
         }
         assert!(1.2 - before < 0.001);
+    }
+
+    #[test]
+    fn difference_that_is_not_finite_is_forgotten() {
+        for x in [f32::INFINITY, f32::NEG_INFINITY, f32::NAN, f32::MAX] {
+            let mut smoothing = Smoothing::new(2, SmoothingDecay::default());
+            smoothing.on_correction(ID, at(x), at(-1.0));
+            smoothing.on_correction(ID, at(-1.0), at(x));
+            smoothing.advance(-1.0);
+            (0..60).for_each(|_| smoothing.advance(1.0));
+            assert_eq!(smoothing.shown(ID, at(2.0)), at(2.0), "{x}");
+        }
     }
 
     #[test]

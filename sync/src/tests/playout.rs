@@ -177,6 +177,29 @@ fn delay_covers_losses_and_the_last_messages_of_states() {
     }
 }
 
+/// The path stops between the two messages of a state.
+#[test]
+fn pause_inside_of_a_state_makes_no_delay() {
+    for pause in [600, 1000, 3000, 20_000] {
+        let mut clock = PlayoutClock::new(TickRate { per_second: 60, between_states: 3 });
+        let (start, mut worst) = (20_005, 0);
+        for millis in 0..60_000_u64 {
+            // What is sent during the pause arrives at its end.
+            let sent = (1..1200_u64).flat_map(|state| [(state, 0), (state, 10)]);
+            let arrives = |at: u64| if (start..start + pause).contains(&at) { start + pause } else { at };
+            let is_near = |(state, _): &(u64, u64)| state * 50 <= millis && state * 50 + pause + 60 > millis;
+            for (state, number) in sent.filter(is_near).filter(|(state, number)| arrives(state * 50 + number) == millis)
+            {
+                let header = StateHeader { tick: 3 * state as u32, report: None, is_first: number == 0 };
+                clock.on_message(header, Duration::from_millis(millis));
+            }
+            clock.advance(Duration::from_millis(millis));
+            worst = if millis > start + pause + 1000 { delay_of(&clock).max(worst) } else { worst };
+        }
+        assert!(clock.jumps() == 0 && worst < 90, "{pause} ms: {worst} ms, {} jumps", clock.jumps());
+    }
+}
+
 #[test]
 fn playout_adapts_at_one_state_a_second() {
     for interval in [1000, 500, 200] {
