@@ -239,7 +239,7 @@ impl Player {
 
     /// Returns where the other figures are shown now.
     pub(crate) fn others(&self) -> impl Iterator<Item = [f32; 3]> + '_ {
-        let (tick, newest) = (self.playout.tick().unwrap_or(0.0), self.playout.newest_tick().unwrap_or(0));
+        let (tick, newest) = (self.playout.tick().unwrap_or(0.0), self.replica.newest_tick().unwrap_or(0));
         let others = self.samples.all_shown(tick, newest).filter(move |(id, _)| Some(*id) != self.slot);
         others.map(|(_, pose)| pose.position)
     }

@@ -312,7 +312,7 @@ impl SnapshotClient<'_> {
 
     /// Returns what is shown of a cube at a tick.
     pub(super) fn shown(&self, id: usize, at: f64) -> Option<Pose> {
-        let newest = self.clock.newest_tick().unwrap_or(0);
+        let newest = self.replica.newest_tick().unwrap_or(0);
         self.samples.shown(ObjectId(id as u16), at, newest).map(|(pose, _)| pose)
     }
 }

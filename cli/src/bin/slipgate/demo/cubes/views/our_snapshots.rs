@@ -46,7 +46,7 @@ impl CubeView for OurSnapshots {
     }
 
     fn cubes(&self, add: &mut dyn FnMut(usize, Pose, bool)) {
-        let (tick, newest) = (self.clock.tick().unwrap_or(0.0), self.clock.newest_tick().unwrap_or(0));
+        let (tick, newest) = (self.clock.tick().unwrap_or(0.0), self.replica.newest_tick().unwrap_or(0));
         for id in (0..self.objects).map(ObjectId) {
             let Some((pose, _)) = self.samples.shown(id, tick, newest) else { continue };
             let is_awake = self.samples.newest(id).is_some_and(|sample| !sample.is_at_rest);
