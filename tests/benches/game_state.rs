@@ -14,14 +14,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
+use slipgate_lab::sync::bodies::{Bodies, STATES_PER_SECOND};
 use slipgate_sim::Random;
-use slipgate_sync::{Field, Look, ObjectId, Replicator, Schema, ViewerId};
+use slipgate_sync::{Look, ObjectId, Replicator, Schema, ViewerId};
 use slipgate_tests::counting::{Counting, allocations};
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-const STATES_PER_SECOND: u32 = 20;
 const TICKS_PER_STATE: u32 = 3;
 const MESSAGE_BYTES: usize = 1100;
 const ROUNDS: usize = 5;
@@ -49,13 +49,6 @@ struct Setup {
     sight: Option<f32>,
 }
 
-impl Setup {
-    /// Returns half of the side of a world with one object on each square metre, in metres.
-    fn half_side(self) -> f32 {
-        f32::from(self.objects).sqrt() / 2.0 + 1.0
-    }
-}
-
 fn say(line: &str) {
     if std::env::args().any(|argument| argument == "--json") {
         eprintln!("{line}");
@@ -75,17 +68,10 @@ fn cpu_time() -> Duration {
     std::time::UNIX_EPOCH.elapsed().unwrap()
 }
 
-/// A body that flies around and changes its speed a little at each state, as colliding ones do.
-struct Body {
-    position: [f32; 3],
-    velocity: [f32; 3],
-    is_moving: bool,
-}
-
 struct World {
     setup: Setup,
     replicator: Replicator,
-    bodies: Vec<Body>,
+    bodies: Bodies,
     random: Random,
     clients: Vec<Client>,
     tick: u32,
@@ -102,19 +88,16 @@ struct Client {
 
 impl World {
     fn new(setup: Setup) -> Self {
-        let (mut schema, half) = (Schema::builder(), setup.half_side());
-        let kind = schema.add(&[Field::vector([-half..half, 0.0..16.0, -half..half], 512), Field::rotation(9)]);
-        let mut replicator = Replicator::new(Arc::new(schema.build().unwrap()), setup.objects, setup.clients, 60);
         let mut random = Random::new(7, 1);
-        let mut place = || [-half, 0.0, -half].map(|low| random.between(f64::from(low), f64::from(low.abs().max(8.0))));
-        let places: Vec<[f32; 3]> = (0..setup.objects).map(|_| place().map(|part| part as f32)).collect();
-        let client_places: Vec<[f32; 3]> = (0..setup.clients).map(|_| place().map(|part| part as f32)).collect();
-        let bodies = (0..).zip(places).map(|(id, position)| {
-            let mut object = replicator.spawn(ObjectId(id), kind).unwrap();
-            object.set_vector(0, position).unwrap();
-            Body { position, velocity: [1.0; 3], is_moving: random.fraction() < setup.moving }
-        });
-        let bodies = bodies.collect();
+        let mut bodies = Bodies::new(setup.objects.into(), &mut random);
+        let client_places: Vec<[f32; 3]> = (0..setup.clients).map(|_| bodies.random_place(&mut random)).collect();
+        bodies.set_moving(setup.moving, &mut random);
+        let mut schema = Schema::builder();
+        let kind = schema.add(&bodies.fields());
+        let mut replicator = Replicator::new(Arc::new(schema.build().unwrap()), setup.objects, setup.clients, 60);
+        for (id, (pose, _)) in (0..=u16::MAX).zip(bodies.poses()) {
+            replicator.spawn(ObjectId(id), kind).unwrap().set_vector(0, pose.position).unwrap();
+        }
         let clients = client_places.into_iter().enumerate().map(|(index, place)| Client {
             viewer: replicator.add_viewer().unwrap(),
             round_trip: 1 + index % 6,
@@ -126,19 +109,13 @@ impl World {
     }
 
     fn step(&mut self) {
-        let half = self.setup.half_side() - 1.0;
-        for (id, body) in (0..).zip(&mut self.bodies).filter(|(_, body)| body.is_moving) {
-            for (place, speed) in body.position.iter_mut().zip(&mut body.velocity) {
-                *speed = (*speed + self.random.between(-0.2, 0.2) as f32).clamp(-4.0, 4.0);
-                *place += *speed / STATES_PER_SECOND as f32;
-                if !(-half..half).contains(place) {
-                    (*place, *speed) = (place.clamp(-half, half), -*speed);
-                }
+        self.bodies.step(&mut self.random);
+        for (id, (pose, is_moving)) in (0..=u16::MAX).zip(self.bodies.poses()) {
+            if is_moving {
+                let mut object = self.replicator.object(ObjectId(id)).unwrap();
+                object.set_vector(0, pose.position).unwrap();
+                object.set_rotation(1, pose.rotation).unwrap();
             }
-            let [x, y, z] = body.position.map(|part| part / (4.0 * half));
-            let mut object = self.replicator.object(ObjectId(id)).unwrap();
-            object.set_vector(0, body.position).unwrap();
-            object.set_rotation(1, [x, y, z, (1.0 - x * x - y * y - z * z).sqrt()]).unwrap();
         }
     }
 

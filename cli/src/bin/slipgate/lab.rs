@@ -59,7 +59,7 @@ pub(crate) struct SyncFlags {
         value_parser = PossibleValuesParser::new(document::EXPERIMENTS))]
     experiments: Vec<String>,
 
-    /// Number of seeds; the document has up to 40 [default: 5; with --goals 40]
+    /// Number of seeds; the document has 40 [default: 5; with --goals 40]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
     seeds: Option<u64>,
 
@@ -143,7 +143,7 @@ fn sync(flags: &SyncFlags) -> Result<(), Failure> {
     for name in document::EXPERIMENTS.into_iter().filter(|name| is_chosen(name)) {
         let table = document::experiment(name, seeds).unwrap_or_default();
         if flags.json {
-            rows.insert(name.to_owned(), table_rows(&table).into());
+            rows.insert(name.to_owned(), all_rows(&table).into());
         } else {
             print_line(&format!("{name}\n\n{table}"));
         }
@@ -158,7 +158,7 @@ fn sync_goals(flags: &SyncFlags) -> Result<(), Failure> {
     if flags.json {
         print_json(&goals)?;
     } else {
-        print(&sync_goals::table(&goals))?;
+        print(&(sync_goals::table(&goals) + sync_goals::ELSEWHERE))?;
     }
     goals_outcome(&goals.iter().map(|goal| goal.reached).collect::<Vec<_>>())
 }
@@ -169,6 +169,12 @@ fn goals_outcome(reached: &[bool]) -> Result<(), Failure> {
         0 => Ok(()),
         missed => Err(Failure::run_time(format!("goals missed: {missed} of {}", reached.len()))),
     }
+}
+
+/// Returns the rows of the tables of an experiment, which empty lines separate.
+#[cfg(feature = "cubes")]
+fn all_rows(tables: &str) -> Vec<serde_json::Value> {
+    tables.split("\n\n").flat_map(table_rows).collect()
 }
 
 /// Returns the rows of a table in Markdown. A column `worst` has the name of the one before it, too.
@@ -197,7 +203,7 @@ fn table_rows(table: &str) -> Vec<serde_json::Value> {
 mod tests {
     use clap::{Args as _, Command};
 
-    use super::{SyncFlags, goals_outcome, table_rows};
+    use super::{SyncFlags, all_rows, goals_outcome};
 
     #[test]
     fn missed_goal_is_a_failure() {
@@ -218,8 +224,9 @@ mod tests {
 
     #[test]
     fn rows_have_the_names_of_their_columns() {
-        let rows = table_rows("| a | b, cm | worst |\n| --- | --- | --- |\n| x | 1.5 | 2 |\n\nText.\n");
-        assert_eq!(rows, [serde_json::json!({ "a": "x", "b, cm": 1.5, "b, cm, worst": 2.0 })]);
+        let tables = "| a | b, cm | worst |\n| --- | --- | --- |\n| x | 1.5 | 2 |\n\n| c |\n| --- |\n| 3 |\n\nText.\n";
+        let first = serde_json::json!({ "a": "x", "b, cm": 1.5, "b, cm, worst": 2.0 });
+        assert_eq!(all_rows(tables), [first, serde_json::json!({ "c": 3.0 })]);
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 use slipgate_sync::SmoothingDecay;
 
 use super::cubes::CubeRecording;
+use super::figure_row::{FigureRow, mean};
 use super::input_timing::{self, InputFigures};
 use super::lossy::MessageLoss;
 use super::peer_formats::{self, PeerFormat};
@@ -14,54 +15,27 @@ use super::predicting::{self, PredictionFigures, PredictionRun};
 use super::rewinding::{self, RewindFigures};
 use super::seeds::{Seeds, for_seeds};
 use super::states::{self, StateFigures, StateMethod, StateRun};
-use super::sync_goals::{self, SyncGoal};
+use super::sync_goals::SyncGoal;
 
-/// The seeds of most rows.
-pub const SEEDS: u64 = 40;
-/// The divisor of the seeds of clients that show more cubes: their simulation takes longer.
-const SHARE_OF_MANY: u64 = 2;
-/// The seeds of the tables of formats, of the own cube and of lag compensation: their worlds are saved, or run again.
-const SEEDS_OF_CLIENTS: u64 = 10;
 /// Ticks of a run in which both simulate: 25 seconds.
 const STATE_TICKS: usize = 1500;
 /// Ticks of a run of clients that only show: half a minute in which the clock settles, and a minute that is measured.
-const PLAYOUT_TICKS: usize = playout::WARM_UP + 3600;
+pub const PLAYOUT_TICKS: usize = playout::WARM_UP + 3600;
+/// The losses of clients that only show.
+const LOSSES: [f64; 5] = [0.0, 0.01, 0.05, 0.08, 0.13];
 /// The goal of starved frames, in percent.
 const STARVED: f64 = 0.6;
 /// The goal of the payload of poses alone, in kbit/s.
 const POSES: f64 = 25.0;
 /// Cubes of the thesis: 100, and those of four players.
 const CUBES: usize = 104;
-const RUN: Duration = Duration::from_millis(100);
+/// The mean length of runs of losses.
+pub const RUN: Duration = Duration::from_millis(100);
 /// The snapshots of the thesis in a second.
 const THESIS_RATE: u32 = 10;
 const JITTER: Duration = Duration::from_millis(10);
 /// By how much the delay of a path grows each second that gets slower.
 const GROWTH: Duration = Duration::from_millis(10);
-
-/// A row: its cells, and mean and worst of each figure.
-struct FigureRow {
-    cells: String,
-    figures: Vec<(f64, f64)>,
-}
-
-impl FigureRow {
-    fn new<F>(cells: String, runs: &[F], parts: &[fn(&F) -> f64]) -> Self {
-        let figure = |part: &fn(&F) -> f64| {
-            let mean = runs.iter().map(part).sum::<f64>() / runs.len().max(1) as f64;
-            (mean, runs.iter().map(part).fold(0.0, f64::max))
-        };
-        Self { cells, figures: parts.iter().map(figure).collect() }
-    }
-
-    fn line(&self) -> String {
-        let mut line = format!("| {} |", self.cells);
-        for (mean, worst) in &self.figures {
-            let _ = write!(line, " {mean:.2} | {worst:.2} |");
-        }
-        line + "\n"
-    }
-}
 
 /// Records a world for each seed, and runs all setups on it. Returns the figures of each setup, in the order of seeds.
 fn on_recordings<S: Sync, F: Send>(
@@ -163,6 +137,14 @@ impl StateRuns {
         )
     }
 
+    /// Returns the mean simulated error of the thesis with keys, in centimetres.
+    #[must_use]
+    pub fn thesis_error(&self, per_second: u32, share: f64) -> f64 {
+        let loss = MessageLoss::Random(share);
+        let setup = StateRun { method: StateMethod::Thesis, per_second, loss, has_inputs: true };
+        mean(self.of(setup), |run| run.simulated)
+    }
+
     fn of(&self, setup: StateRun) -> &[StateFigures] {
         let index = self.setups.iter().position(|other| *other == setup);
         index.and_then(|index| self.runs.get(index)).map_or(&[], Vec::as_slice)
@@ -231,10 +213,6 @@ fn loss_cell(loss: MessageLoss) -> String {
     }
 }
 
-fn mean<F>(runs: &[F], part: impl Fn(&F) -> f64) -> f64 {
-    runs.iter().map(part).sum::<f64>() / runs.len().max(1) as f64
-}
-
 const PLAYOUT_HEAD: &str = "\
 | cubes | seeds | awake | states a second | lost | method | payload, kbit/s | worst | starved at first, % | worst | \
 starved early, % | worst | delay early, ms | worst | starved, % | worst | delay, ms | worst | error, cm | worst |
@@ -287,19 +265,21 @@ impl PlayoutRuns {
         Self::run(CUBES, seeds, &paths, &[20, 60])
     }
 
-    /// Runs 504 and 1,001 cubes with the first half of these seeds.
+    /// Runs more cubes, with the loss of the goals and 20 states a second.
     #[must_use]
-    pub fn many(seeds: Seeds) -> Self {
-        let seeds = Seeds { count: (seeds.count / SHARE_OF_MANY).max(1), ..seeds };
-        let path = (MessageLoss::Random(0.13), Duration::ZERO);
-        let rows = [504, 1001].into_iter().flat_map(|objects| Self::run(objects, seeds, &[path], &[20]).rows);
-        Self { rows: rows.collect() }
+    pub fn many_of(recording: &CubeRecording, seed: u64) -> PlayoutSeed {
+        run_playout(recording, &MANY, seed)
     }
 
-    /// Runs all of them.
+    /// Returns the runs with more cubes: those of all seeds.
     #[must_use]
-    pub fn all(seeds: Seeds) -> Self {
-        let parts = [Self::new(seeds), Self::paths(seeds), Self::many(seeds)];
+    pub fn of_many(objects: usize, runs: Vec<PlayoutSeed>) -> Self {
+        Self { rows: vec![PlayoutRow::new(objects, MANY, runs)] }
+    }
+
+    /// Returns all of these runs.
+    #[must_use]
+    pub fn together(parts: impl IntoIterator<Item = Self>) -> Self {
         Self { rows: parts.into_iter().flat_map(|part| part.rows).collect() }
     }
 
@@ -308,18 +288,8 @@ impl PlayoutRuns {
             rates.iter().map(|rate| PlayoutSetup { loss: *loss, growth: *growth, per_second: *rate })
         });
         let setups: Vec<PlayoutSetup> = setups.collect();
-        let runs = on_recordings((objects, PLAYOUT_TICKS), seeds, &setups, |recording, setup, seed| {
-            let PlayoutSetup { loss, growth, per_second } = *setup;
-            let figures = match per_second {
-                THESIS_RATE => playout::thesis(recording, loss, JITTER, seed),
-                rate => playout::ours(recording, PlayoutRun { growth, ..PlayoutRun::new(rate, loss, JITTER, seed) }),
-            };
-            (figures, recording.awake_share())
-        });
-        let rows = setups.into_iter().zip(runs).map(|(setup, runs)| {
-            let awake = mean(&runs, |(_, awake)| *awake);
-            PlayoutRow { objects, setup, awake, runs: runs.into_iter().map(|(figures, _)| figures).collect() }
-        });
+        let runs = on_recordings((objects, PLAYOUT_TICKS), seeds, &setups, run_playout);
+        let rows = setups.into_iter().zip(runs).map(|(setup, runs)| PlayoutRow::new(objects, setup, runs));
         Self { rows: rows.collect() }
     }
 
@@ -345,11 +315,36 @@ impl PlayoutRuns {
         text
     }
 
+    /// Returns the mean of a figure of 104 cubes on a path, at this number of states a second.
+    #[must_use]
+    pub fn mean_of(&self, loss: MessageLoss, per_second: u32, part: fn(&PlayoutFigures) -> f64) -> f64 {
+        let is_row = |row: &&PlayoutRow| {
+            let PlayoutSetup { loss: other, growth, per_second: rate } = row.setup;
+            row.objects == CUBES && growth == Duration::ZERO && (other, rate) == (loss, per_second)
+        };
+        self.rows.iter().find(is_row).map_or(0.0, |row| mean(&row.runs, part))
+    }
+
     /// Returns the goals of these runs, and what was reached. Losses in runs and paths that get slower have no goal.
     #[must_use]
     pub fn goals(&self) -> Vec<SyncGoal> {
         self.rows.iter().filter(|row| row.setup.per_second != THESIS_RATE).flat_map(PlayoutRow::goals).collect()
     }
+}
+
+/// The figures of a seed, and the share of cubes that are awake.
+pub type PlayoutSeed = (PlayoutFigures, f64);
+
+/// The path and the states of more cubes.
+const MANY: PlayoutSetup = PlayoutSetup { loss: MessageLoss::Random(0.13), growth: Duration::ZERO, per_second: 20 };
+
+fn run_playout(recording: &CubeRecording, setup: &PlayoutSetup, seed: u64) -> PlayoutSeed {
+    let PlayoutSetup { loss, growth, per_second } = *setup;
+    let figures = match per_second {
+        THESIS_RATE => playout::thesis(recording, loss, JITTER, seed),
+        rate => playout::ours(recording, PlayoutRun { growth, ..PlayoutRun::new(rate, loss, JITTER, seed) }),
+    };
+    (figures, recording.awake_share())
 }
 
 impl PlayoutSetup {
@@ -367,6 +362,11 @@ impl PlayoutSetup {
 }
 
 impl PlayoutRow {
+    fn new(objects: usize, setup: PlayoutSetup, runs: Vec<PlayoutSeed>) -> Self {
+        let awake = mean(&runs, |(_, awake)| *awake);
+        Self { objects, setup, awake, runs: runs.into_iter().map(|(figures, _)| figures).collect() }
+    }
+
     fn goals(&self) -> Vec<SyncGoal> {
         let PlayoutSetup { loss, growth, per_second } = self.setup;
         let (lost, slower) = (loss_cell(loss), self.setup.growth());
@@ -583,152 +583,4 @@ impl InputRuns {
         }
         goals
     }
-}
-
-const HEAD: &str = "
-## The world of cubes
-
-These figures are measured in the world of cubes (`slipgate-worlds`): rigid bodies on a floor of 32 m by 32 m, and four
-players that push, attract and repel them. Messages take 50 ms. `worst` is the worst seed, the
-figures beside it are means. All errors and jumps are 99th percentiles over all cubes, also those at rest.
-
-### Server and clients simulate
-
-The thesis sends 20 states of 54 bytes in each message, chosen by its priorities, and sets them 4 messages after they
-arrived. It gets the keys of the players since the message before, which cost it nothing here; the thesis itself sent
-none. `slipgate-sync` sends what changed, and all keys that are not confirmed. 104 cubes, 40 seeds. The path has 68
-bytes for each datagram. `simulated` is the distance to the server's cube at the same tick, `shown` that with smoothing,
-and `jump` how far a corrected cube moves within the frame, without its own motion. The delay is that behind the
-quickest messages. `astray` is the longest time for which one cube is more than 25 cm off, without a pause. Each run has
-25 seconds, of which the first 5 are not measured.
-
-";
-
-const PLAYOUT_TEXT: &str = "
-### Clients only show
-
-The thesis sends 10 snapshots a second, and shows them 100 ms after they arrived. Jitter is up to 10 ms. A frame is
-starved if the newest state is older than the moment that it shows. The error is the distance to the server's cube at
-the tick shown. Each run has 90 seconds. `at first` are the 5 s after the first frame that shows something, `early`
-those from then to 30 s, and all else is measured after 30 s. The delay is that behind messages without jitter.
-
-Two more paths have no goal. One loses in runs of 100 ms in the mean: nothing arrives for 13 % of the time. The other
-gets slower by 10 ms a second, so that the timeline must run at 99 %.
-
-504 and 1,001 cubes have 20 seeds: they take some minutes of two cores, and with 40 seeds twice as long.
-
-";
-
-const PREDICTION_TEXT: &str = "
-### Own cube
-
-A client simulates 5 ticks ahead of the server with its own keys, and with the keys of the others as far as the server
-has sent them: it has them 2 ticks early. States of any cube that differ by more than 2 mm or 2 cm/s put its whole world
-back, and the ticks since then are simulated again. A cube that rests at one end only, and stands still at the other,
-does not differ: states do not say since when a cube has been still, so most states differed in that alone. `simulated`
-and `shown` are the distance of the own cube to the server's at the same tick. 10 seeds, runs of 25 seconds, of which
-the first 5 are not measured.
-
-In the rows with rounding, server and client set their cubes to the precision of messages after each tick
-(`Schema::snap_vector` and `snap_rotation`). That makes another world of each seed, so that only means can be compared.
-In the last row the client has all keys at once, which no network can do: the rest of the error is due to keys that
-arrive later than the client needs them, and rounding does not help against it. What differs with all keys are a few
-millimetres of cubes that touch: a state has no contacts, so a cube that is set to a state goes on a little differently.
-
-";
-
-const REWIND_TEXT: &str = "
-### Lag compensation
-
-A client aims at the middle of a moving cube as it shows it, about 8 times a second. The shot takes 50 ms to the server,
-which looks up where the cube was for that client, at most 250 ms back. `error` is how far that is from what the client
-showed, a shot misses beyond 45 cm, and `missed without` are shots that would miss the cube where it is by then. 10
-seeds, runs as above.
-
-";
-
-const FORMATS_TEXT: &str = "
-### Formats of other libraries
-
-What a state costs in other formats, with the poses alone: 104 cubes, 20 states a second, no losses, 10 seeds. The other
-libraries are not run. The layouts of bevy_replicon and naia were compared with their sources, those of renet and
-lightyear were not. What a library adds for acknowledgements and channels, what it repeats until it is acknowledged, and
-the two bits around each component of naia are not counted.
-
-";
-
-const INPUTS_TEXT: &str = "
-### Inputs
-
-A client sends its keys 60 times a second for 10 minutes. 2 % of the messages get lost in both directions, and jitter is
-up to 20 ms. The client's clock is quicker or slower than the server's by 200 ppm. 40 seeds. `late` are ticks that the
-server plays without their input after the first 30 seconds, `jumps` those of the client's clock, and `lead` is how far
-ahead of the server inputs are made, less the path's 50 ms.
-
-";
-
-const GOALS_TEXT: &str = "
-### Goals
-
-`mean` and `worst` are those of the tables above. Figures without a goal are for comparison. `cargo run --release -- lab
-sync --goals` prints this table with the goals of messages, and ends with the exit status 1 if one is missed. `./check
---tables` fails then, too.
-
-";
-
-const GOALS_END: &str = "
-The goals come from a prototype with another world of cubes, in which 70 % of 504 and 83 % of 1,001 cubes were awake.
-The method of the thesis erred by 7.6 cm there with 20 messages a second and 13 % loss. It errs less in this world, so
-the goals of errors are easier to reach here. The goal of 24 kbit/s are 150 bytes a state.
-
-The means of all seeds reach all goals. Of 104 cubes at 13 % loss and 20 a second, the worst seeds miss some: the
-payload by less than 1 % where clients only show, and by 19 % in the table of messages; 0.61 % of the frames starve
-after 30 s, 0.81 % from 5 to 30 s, and 2 % of the 300 frames of the first 5 s. From 5 to 30 s the delay is 165.1 ms at
-worst. At 8 % loss the worst seed starves in 0.74 % from 5 to 30 s, and of 1,001 cubes at 13 % loss in 1.07 %, and 0.67
-% later. Over 120 other seeds (`lab sync --experiment playout --seeds 40` with `--first-seed` 41, 1001 and 5001) the
-means are the same up to 0.1 ms and 0.02 %, but for the first 5 s, of which 0.15 % starve. The worst seeds of both
-rates, from 1 to 13 % loss, starve in 0.69 % of the frames after 30 s, 1.01 % from 5 to 30 s, and 2 % of the first 5 s.
-Their delay is 165.5 ms after 30 s, and 166.9 ms before.
-
-That is chance: at 13 % loss, one state of 455 comes after three losses in a row, and starves two or three frames at a
-delay of 163 ms. 2.6 such states are expected in a minute and 1.1 from 5 to 30 s, and some seed of 40 has seven and
-five. A delay that covers three losses in a row is 210 ms, so no rule reaches both goals with all seeds.
-
-A path that loses in runs of 100 ms is a choice between delay and starved frames. A delay d starves about 0.13 *
-exp(-(d - i) / 100 ms) of the time, with the time i between two states: 0.6 % need 360 ms at 20 states a second. The
-playout takes a delay with which 0.8 % of the last minute had starved, and learns of longer runs when they come: 1.2 %
-at 299 ms, and at 60 a second 1.4 % at 258 ms. A rule that counts late states instead of starved time was measured,
-too: 1.6 % at 280 ms, and at 60 a second 4.0 % at 141 ms, because a run of losses makes one state late.
-";
-
-/// The losses of clients that only show.
-const LOSSES: [f64; 5] = [0.0, 0.01, 0.05, 0.08, 0.13];
-
-/// Runs everything and returns this part of the document.
-#[must_use]
-pub fn document() -> String {
-    let playout = PlayoutRuns::all(SEEDS.into());
-    let (states, inputs) = (StateRuns::new(SEEDS), InputRuns::new(SEEDS, 10));
-    let (formats, prediction, rewind) =
-        (FormatRuns::new(SEEDS_OF_CLIENTS), prediction_table(SEEDS_OF_CLIENTS), rewind_table(SEEDS_OF_CLIENTS));
-    let goals = [states.goals(), playout.goals(), formats.goals(), inputs.goals()].concat();
-    let goals = sync_goals::table(&goals);
-    let shown = [PLAYOUT_TEXT, &playout.table(), REWIND_TEXT, &rewind, FORMATS_TEXT, &formats.table()].concat();
-    let first = [HEAD, &states.table(), PREDICTION_TEXT, &prediction].concat();
-    [&first, &shown, INPUTS_TEXT, &inputs.table(), GOALS_TEXT, &goals, GOALS_END].concat()
-}
-
-/// Runs the experiments with 104 cubes and few seeds, and returns their tables.
-#[must_use]
-pub fn sample(seeds: u64) -> String {
-    let tables = [
-        StateRuns::new(seeds).table(),
-        prediction_table(seeds),
-        PlayoutRuns::new(seeds).table(),
-        PlayoutRuns::paths(seeds).table(),
-        rewind_table(seeds),
-        FormatRuns::new(seeds).table(),
-        InputRuns::new(seeds, 10).table(),
-    ];
-    tables.join("\n")
 }

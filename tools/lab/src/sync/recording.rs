@@ -1,18 +1,13 @@
-//! The world of cubes with four players that press at random, recorded 20 times a second.
+//! Worlds recorded 20 times a second: cubes with four players that press at random, and bodies that fly around.
 
-use slipgate_worlds::{CubeWorld, RandomPlayers};
+use slipgate_sim::Random;
+
+use super::bodies::Bodies;
+use super::cube_pose::CubePose;
+use super::cubes::CubeRecording;
 
 /// Steps of the simulation for each recorded state: 60 steps a second.
 pub const STEPS_PER_STATE: usize = 3;
-
-/// The position and the rotation of a cube.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct CubePose {
-    /// In metres.
-    pub position: [f32; 3],
-    /// A unit quaternion.
-    pub rotation: [f32; 4],
-}
 
 /// The states of a world, 20 a second.
 pub struct Recording {
@@ -24,21 +19,34 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// Simulates a world and records its states.
+    /// Takes the first states of a recorded world of cubes.
     #[must_use]
-    pub fn new(objects: usize, seed: u64, states: usize) -> Self {
-        let (mut world, mut players) = (CubeWorld::new(objects), RandomPlayers::new(seed));
-        let (mut recorded, mut awake) = (Vec::with_capacity(objects * states), 0_u32);
+    pub fn of_cubes(cubes: &CubeRecording, states: usize) -> Self {
+        let ticks = (1..=states).map(|state| state * STEPS_PER_STATE);
+        let poses = ticks
+            .flat_map(|tick| cubes.state(tick))
+            .map(|cube| (CubePose { position: cube.position, rotation: cube.rotation }, !cube.is_at_rest));
+        Self::new(cubes.objects, poses)
+    }
+
+    /// Records bodies of which this share moves.
+    #[must_use]
+    pub fn of_bodies(objects: usize, moving: f64, seed: u64, states: usize) -> Self {
+        let mut random = Random::new(seed, 0x42_4f);
+        let mut bodies = Bodies::new(objects, &mut random);
+        bodies.set_moving(moving, &mut random);
+        let mut poses = Vec::with_capacity(objects * states);
         for _ in 0..states {
-            for _ in 0..STEPS_PER_STATE {
-                world.step(&players.next_inputs());
-            }
-            for cube in world.states() {
-                recorded.push(CubePose { position: cube.position, rotation: cube.rotation });
-                awake += u32::from(!cube.is_at_rest);
-            }
+            bodies.step(&mut random);
+            poses.extend(bodies.poses());
         }
-        Self { objects, awake: f64::from(awake) / recorded.len().max(1) as f64, states: recorded }
+        Self::new(objects, poses.into_iter())
+    }
+
+    fn new(objects: usize, poses: impl Iterator<Item = (CubePose, bool)>) -> Self {
+        let (states, is_awake): (Vec<CubePose>, Vec<bool>) = poses.unzip();
+        let awake = is_awake.iter().filter(|is_awake| **is_awake).count();
+        Self { objects, awake: awake as f64 / states.len().max(1) as f64, states }
     }
 
     /// Returns the number of states.

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use slipgate_sim::Random;
 use slipgate_sync::{Field, ObjectId, ObjectKind, Priorities, Replica, Replicator, Schema, ViewerId};
 
+use super::cube_pose::CubePose;
 use super::percentile::distance;
-use super::recording::{CubePose, Recording, STEPS_PER_STATE};
+use super::recording::{Recording, STEPS_PER_STATE};
 use super::sync_figures::{DELAY_STATES, MESSAGE_BYTES, Sent, SyncFigures, WARM_UP_STATES, figures};
 
 /// States after which the server knows that a message got lost: 150 ms.

@@ -20,10 +20,12 @@ pub struct SyncFigures {
 }
 
 /// The messages that were sent.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Sent {
-    pub(super) bytes: usize,
-    pub(super) datagrams: usize,
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// Their bytes.
+    pub bytes: usize,
+    /// Their number.
+    pub datagrams: usize,
 }
 
 impl Sent {

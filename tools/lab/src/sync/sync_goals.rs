@@ -43,6 +43,12 @@ impl SyncGoal {
     }
 }
 
+/// What to run for the goals that are not the same on each machine, and so are no part of the table.
+pub const ELSEWHERE: &str = "
+cargo bench -p slipgate-tests --bench game_state measures two more goals: the share of a processor (1,000 objects, 200
+clients, 20 states a second: at most 30 % of a core), and the allocations of a tick (none).
+";
+
 /// Returns the table of goals.
 #[must_use]
 pub fn table(goals: &[SyncGoal]) -> String {

@@ -7,10 +7,14 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
+use slipgate_lab::sync::crowd_tables::{self, JoinWorld};
 use slipgate_lab::sync::cube_tables::{FormatRuns, InputRuns, PlayoutRuns, StateRuns};
 use slipgate_lab::sync::cubes::CubeRecording;
-use slipgate_lab::sync::document::{self, LOSS_OF_GOALS};
+use slipgate_lab::sync::document;
+use slipgate_lab::sync::fanout::{self, FanoutMethod};
+use slipgate_lab::sync::joining;
 use slipgate_lab::sync::lossy::MessageLoss;
+use slipgate_lab::sync::messages::{self, LOSS_OF_GOALS};
 use slipgate_lab::sync::peer_formats::{self, PeerFormat};
 use slipgate_lab::sync::playout::{self, PlayoutFigures, PlayoutRun};
 use slipgate_lab::sync::predicting::PredictionRun;
@@ -79,12 +83,12 @@ fn first_seeds_have_the_figures_of_the_document() {
 
 #[test]
 fn first_seeds_at_the_loss_of_the_goals_are_in_the_document() {
-    assert_written(&document::table(&document::rows_of(104, &[LOSS_OF_GOALS], document::SAMPLE_SEEDS)));
+    assert_written(&messages::table(&messages::rows_of(104, &[LOSS_OF_GOALS], document::SAMPLE_SEEDS)));
 }
 
 #[test]
 fn messages_cost_less_than_quantised_snapshots() {
-    let rows = document::rows_of(104, &[LOSS_OF_GOALS], 2);
+    let rows = messages::rows_of(104, &[LOSS_OF_GOALS], 2);
     let bytes = |method| {
         let row = rows.iter().find(|row| row.method == method).unwrap();
         row.figures.iter().map(|figures| figures.bytes_per_state).fold(0.0, f64::max)
@@ -124,7 +128,7 @@ fn no_cube_stays_wrong_after_runs_of_losses() {
 #[test]
 fn first_seeds_reach_the_goals() {
     // Messages need more seeds: the players of the first two seeds move more cubes than those of the others.
-    let messages = |objects, seeds| document::message_goals(&document::rows_of(objects, &[LOSS_OF_GOALS], seeds));
+    let messages = |objects, seeds| messages::goals(&messages::rows_of(objects, &[LOSS_OF_GOALS], seeds));
     let goals = [
         messages(104, 8),
         messages(504, 1),
@@ -133,11 +137,12 @@ fn first_seeds_reach_the_goals() {
         PlayoutRuns::new(2).goals(),
         FormatRuns::new(2).goals(),
         InputRuns::new(2, 2).goals(),
+        crowd_tables::join_goals(&[JoinWorld::cubes(104, 2), JoinWorld::cubes(504, 1)]),
     ]
     .concat();
     println!("{}", sync_goals::table(&goals));
     // 20 states a second have a goal of the payload.
-    assert_eq!(goals.len(), 4 + 17 + 5 * (6 + 5) + 4 + 4);
+    assert_eq!(goals.len(), 4 + 17 + 5 * (6 + 5) + 4 + 4 + 2 * (15 + 1));
     // The 300 frames of a start say little with two seeds: `playout_starves_in_few_frames` has more of them.
     let is_settled = |goal: &&SyncGoal| !goal.figure.contains("first 5 s");
     let missed: Vec<_> = goals.iter().filter(is_settled).filter(|goal| !goal.reached).collect();
@@ -194,5 +199,36 @@ fn other_formats_cost_more() {
     for format in PeerFormat::ALL {
         let theirs = peer_formats::payload(&recording, format);
         assert!(1.5 * ours < theirs, "{format:?}: {theirs} kbit/s beside {ours}");
+    }
+}
+
+#[test]
+fn clients_share_encodings_and_end_with_the_servers_states() {
+    let world = crowd_tables::bodies(1, 80);
+    let run = |method| fanout::run(&world, method, LOSS_OF_GOALS, 1);
+    let (shared, whole) = (run(FanoutMethod::Shared(16)), run(FanoutMethod::Whole(16)));
+    assert!(shared.differing == 0.0 && shared.encodings * 5.0 < shared.records, "{shared:?}");
+    assert!(shared.bytes * 2.0 < whole.bytes && shared.error < 1.2 * whole.error, "{shared:?} beside {whole:?}");
+    // A message for each state has no room for all that moves: the objects are chosen by their errors, not by turns.
+    let (shared, whole) = (run(FanoutMethod::Shared(1)), run(FanoutMethod::Whole(1)));
+    assert!(shared.differing == 0.0 && shared.error * 1.5 < whole.error, "{shared:?} beside {whole:?}");
+}
+
+#[test]
+fn clients_that_join_change_nothing_for_others() {
+    if pick(true, false) {
+        println!("skipped: SLIPGATE_TESTS=all runs 200 clients; the goals of cubes have others, too");
+        return;
+    }
+    let runs = joining::run_crowd(&crowd_tables::bodies(1, joining::STATES), 1);
+    for (kind, others) in &runs.others {
+        assert!(others.changed == 0.0 && others.encodings > others.encodings_without, "{kind:?}: {others:?}");
+    }
+    // Fifty clients share the encodings of whole objects.
+    let [(_, few), (_, many)] = runs.others[..] else { panic!("two groups: {:?}", runs.others) };
+    assert!(many.encodings < 2.0 * few.encodings, "{many:?} beside {few:?}");
+    for (setup, join) in runs.joins.iter().filter(|(setup, _)| setup.loss == 0.0) {
+        println!("{setup:?}: {join:?}");
+        assert!(join.time < 1000.0 && join.shown < 1100.0, "{setup:?}: {join:?}");
     }
 }
