@@ -1,13 +1,17 @@
-//! A client that simulates the cubes too: its world is set to the server's states when it is at their ticks.
+//! A client that simulates the cubes too: its world is set to the server's states when it is at their ticks. Ticks that
+//! it simulated without the players' keys are repeated once the keys arrive.
 
-use slipgate_sync::{ObjectId, Pose, Smoothing, SmoothingDecay, StateQueue};
-use slipgate_worlds::{CubeState, CubeWorld, PLAYERS, PlayerInput, STEPS_PER_SECOND};
+use std::collections::VecDeque;
+
+use slipgate_sync::{InputBuffer, ObjectId, Pose, Smoothing, SmoothingDecay, StateQueue};
+use slipgate_worlds::{CubeSave, CubeState, CubeWorld, PLAYERS, PlayerInput, STEPS_PER_SECOND};
 
 use super::percentile::distance;
 
 /// States that wait for each cube at most: a second at 60 states a second.
 const QUEUED_STATES: usize = 64;
-/// A client that is further behind than this many ticks jumps, and does not simulate all of them.
+/// A client that is further behind than this many ticks jumps, and does not simulate all of them. It repeats no more
+/// ticks, either.
 const MAX_STEPS: u32 = 60;
 /// A cube that rests at the server may be off by this many metres before it is set back.
 const TOLERANCE: f32 = 0.001;
@@ -25,11 +29,51 @@ pub struct Correction {
     pub moved: [f32; 3],
 }
 
+/// The keys of all players for a tick.
+#[derive(Clone, Copy, Debug)]
+pub struct StepKeys {
+    inputs: [PlayerInput; PLAYERS],
+    /// Whether those of a player had not arrived: the keys that it held before are repeated.
+    is_missing: bool,
+}
+
+impl StepKeys {
+    /// Returns the keys of a tick that are known, or that never will be.
+    #[must_use]
+    pub const fn known(inputs: [PlayerInput; PLAYERS]) -> Self {
+        Self { inputs, is_missing: false }
+    }
+
+    /// Returns the keys of a tick, as far as they have arrived.
+    #[must_use]
+    pub fn arrived(buffers: &mut [InputBuffer; PLAYERS], tick: u32) -> Self {
+        let keys = buffers.each_mut().map(|buffer| buffer.keys(tick));
+        let is_missing = keys.iter().any(|keys| keys.is_missing);
+        Self { inputs: keys.map(|keys| PlayerInput(keys.keys)), is_missing }
+    }
+}
+
+/// What is needed to repeat the ticks since the first one that was simulated without all keys.
+struct KeylessTicks {
+    /// The tick before it, and the world at that tick.
+    tick: u32,
+    save: CubeSave,
+    /// The ticks without all keys.
+    missing: Vec<u32>,
+    /// The states that came out of the queue since then.
+    states: Vec<(u32, ObjectId, CubeState)>,
+}
+
 /// A client's world, with the states that wait for their ticks.
 pub struct SimulatedCubes {
     world: CubeWorld,
     tick: u32,
     queue: StateQueue<CubeState>,
+    keyless: Option<KeylessTicks>,
+    /// States that came out of the queue before and are set again, because their ticks are repeated.
+    again: VecDeque<(u32, ObjectId, CubeState)>,
+    /// The tick up to which all is a repetition.
+    repeated_to: u32,
     /// `None` for the thesis's client, which shows what it simulates and sets states as they came.
     smoothing: Option<Smoothing>,
     corrected: Vec<Correction>,
@@ -44,6 +88,9 @@ impl SimulatedCubes {
             world: CubeWorld::new(objects),
             tick: 0,
             queue: StateQueue::new(ids, objects * QUEUED_STATES),
+            keyless: None,
+            again: VecDeque::new(),
+            repeated_to: 0,
             smoothing: smoothing.map(|decay| Smoothing::new(ids, decay)),
             corrected: Vec::new(),
         }
@@ -66,27 +113,60 @@ impl SimulatedCubes {
         self.queue.push(tick, id, state);
     }
 
-    /// Simulates up to a tick, with the keys that `inputs` returns for each one. `newest` is the newest tick of a
-    /// message. Returns what was corrected.
-    pub fn play(
-        &mut self,
-        goal: u32,
-        newest: u32,
-        mut inputs: impl FnMut(u32) -> [PlayerInput; PLAYERS],
-    ) -> &[Correction] {
+    /// Simulates up to a tick, with the keys that `keys_of` returns for each one. `newest` is the newest tick of a
+    /// message. If keys have arrived without which ticks were simulated, repeats these ticks first. Returns what was
+    /// corrected.
+    pub fn play(&mut self, goal: u32, newest: u32, mut keys_of: impl FnMut(u32) -> StepKeys) -> &[Correction] {
         self.corrected.clear();
         if goal.saturating_sub(self.tick) > MAX_STEPS {
             self.tick = goal - 1;
         }
-        while self.tick < goal {
-            self.tick += 1;
-            self.world.step(&inputs(self.tick));
-            self.release();
-            if self.smoothing.is_some() && newest >= self.tick {
-                self.put_back();
+        let keyless = self.keyless.take().filter(|keyless| goal.saturating_sub(keyless.tick) <= MAX_STEPS);
+        match keyless {
+            Some(keyless) if keyless.missing.iter().any(|tick| !keys_of(*tick).is_missing) => {
+                self.repeat(keyless, newest, &mut keys_of);
             }
+            keyless => self.keyless = keyless,
+        }
+        while self.tick < goal {
+            self.step(newest, &mut keys_of);
         }
         &self.corrected
+    }
+
+    /// Simulates a tick.
+    fn step(&mut self, newest: u32, keys_of: &mut impl FnMut(u32) -> StepKeys) {
+        let keys = keys_of(self.tick + 1);
+        if keys.is_missing {
+            let (tick, world) = (self.tick, &self.world);
+            let new = || KeylessTicks { tick, save: world.save(), missing: Vec::new(), states: Vec::new() };
+            self.keyless.get_or_insert_with(new).missing.push(tick + 1);
+        }
+        self.tick += 1;
+        self.world.step(&keys.inputs);
+        self.release();
+        if self.smoothing.is_some() && newest >= self.tick {
+            self.put_back();
+        }
+    }
+
+    /// Goes back to the first tick that was simulated without all keys, and simulates all ticks since then again.
+    fn repeat(&mut self, keyless: KeylessTicks, newest: u32, keys_of: &mut impl FnMut(u32) -> StepKeys) {
+        let before: Vec<_> = self.world.states().collect();
+        self.repeated_to = self.tick;
+        self.world.restore(&keyless.save);
+        self.tick = keyless.tick;
+        self.again.extend(keyless.states);
+        while self.tick < self.repeated_to {
+            self.step(newest, keys_of);
+        }
+        self.repeated_to = 0;
+        let after: Vec<_> = self.world.states().collect();
+        for ((id, before), after) in (0..).map(ObjectId).zip(&before).zip(&after) {
+            if before.position != after.position || before.rotation != after.rotation {
+                self.note_correction(id, before, after);
+            }
+        }
     }
 
     /// Lets what is shown approach what is simulated.
@@ -102,11 +182,24 @@ impl SimulatedCubes {
 
     /// Sets the states that are due.
     fn release(&mut self) {
-        while let Some((tick, id, state)) = self.queue.next(self.tick) {
-            // No cube of the world is ever removed.
-            let Some(state) = state else { continue };
+        while let Some((tick, id, state)) = self.next_state() {
+            self.keyless.iter_mut().for_each(|keyless| keyless.states.push((tick, id, state)));
             let state = if self.smoothing.is_some() { moved_on(state, self.tick - tick) } else { state };
             self.set(id, &state);
+        }
+    }
+
+    /// Returns the next state that is due, of those that are set again first.
+    fn next_state(&mut self) -> Option<(u32, ObjectId, CubeState)> {
+        if let Some(state) = self.again.pop_front_if(|(tick, ..)| *tick <= self.tick) {
+            return Some(state);
+        }
+        loop {
+            // No cube of the world is ever removed.
+            let (tick, id, state) = self.queue.next(self.tick)?;
+            if let Some(state) = state {
+                return Some((tick, id, state));
+            }
         }
     }
 
@@ -114,7 +207,9 @@ impl SimulatedCubes {
     /// a client that pushed one by mistake.
     fn put_back(&mut self) {
         for id in (0..self.world.len() as u16).map(ObjectId) {
-            let Some((_, state)) = self.queue.settled(id).filter(|(_, state)| stands_still(state)) else { continue };
+            // While ticks are repeated, the newest state may be one of a later tick.
+            let settled = self.queue.settled(id).filter(|(tick, state)| *tick <= self.tick && stands_still(state));
+            let Some((_, state)) = settled else { continue };
             let Some(own) = self.world.state(usize::from(id.0)) else { continue };
             let tolerance = if state.is_at_rest { TOLERANCE } else { TOLERANCE_AWAKE };
             let (state, is_moved) = (*state, distance(own.position, state.position) > tolerance);
@@ -129,11 +224,19 @@ impl SimulatedCubes {
     fn set(&mut self, id: ObjectId, state: &CubeState) {
         let Some(before) = self.world.state(usize::from(id.0)) else { return };
         self.world.set_state(usize::from(id.0), state);
-        let mut moved = state.position;
+        // A repetition is one correction, from what was shown to its result.
+        if self.tick > self.repeated_to {
+            self.note_correction(id, &before, state);
+        }
+    }
+
+    /// Notes that a cube was moved. It is shown where it was at first.
+    fn note_correction(&mut self, id: ObjectId, before: &CubeState, after: &CubeState) {
+        let mut moved = after.position;
         moved.iter_mut().zip(before.position).for_each(|(part, before)| *part -= before);
         self.corrected.push(Correction { id, moved });
         if let Some(smoothing) = &mut self.smoothing {
-            smoothing.on_correction(id, pose(&before), pose(state));
+            smoothing.on_correction(id, pose(before), pose(after));
         }
     }
 }
@@ -161,6 +264,10 @@ fn moved_on(mut state: CubeState, ticks: u32) -> CubeState {
 
 #[cfg(test)]
 mod tests {
+    use std::ops::Range;
+
+    use slipgate_worlds::RandomPlayers;
+
     use super::*;
 
     const LAST: ObjectId = ObjectId(3);
@@ -171,7 +278,7 @@ mod tests {
         let state = CubeState { velocity: [0.0; 3], spin: [0.0; 3], is_at_rest, ..cubes.world().state(3).unwrap() };
         cubes.push(1, LAST, state);
         let wrong = [PlayerInput::RIGHT; PLAYERS];
-        cubes.play(60, newest, |_| wrong);
+        cubes.play(60, newest, |_| StepKeys::known(wrong));
         distance(cubes.world().state(3).unwrap().position, state.position)
     }
 
@@ -182,5 +289,67 @@ mod tests {
             // Without messages nothing says that the cube is still there.
             assert!(error_after_wrong_keys(1, is_at_rest) > 1.0);
         }
+    }
+
+    /// The players' keys at each tick, and the world that they make: a cube is thrown at tick 20.
+    struct Played {
+        keys: Vec<[PlayerInput; PLAYERS]>,
+        world: CubeWorld,
+        thrown: CubeState,
+    }
+
+    const THROWN: (u32, ObjectId) = (20, ObjectId(40));
+
+    fn played(ticks: u32) -> Played {
+        let (mut world, mut players) = (CubeWorld::new(104), RandomPlayers::new(1));
+        let mut thrown = world.state(THROWN.1.0.into()).unwrap();
+        let mut keys = vec![[PlayerInput::NONE; PLAYERS]];
+        for tick in 1..=ticks {
+            keys.push(players.next_inputs());
+            world.step(&keys[tick as usize]);
+            if tick == THROWN.0 {
+                thrown = CubeState { velocity: [3.0, 5.0, 0.0], is_at_rest: false, ..thrown };
+                world.set_state(THROWN.1.0.into(), &thrown);
+            }
+        }
+        Played { keys, world, thrown }
+    }
+
+    /// Plays up to a tick without the keys of some ticks.
+    fn play_without(cubes: &mut SimulatedCubes, played: &Played, goal: u32, missing: Range<u32>) -> usize {
+        let mut asked = 0;
+        cubes.play(goal, 0, |tick| {
+            asked += 1;
+            let is_missing = missing.contains(&tick);
+            let inputs = if is_missing { [PlayerInput::RIGHT; PLAYERS] } else { played.keys[tick as usize] };
+            StepKeys { inputs, is_missing }
+        });
+        asked
+    }
+
+    #[test]
+    fn ticks_without_keys_are_repeated_once_the_keys_come() {
+        let played = played(40);
+        let mut cubes = SimulatedCubes::new(104, Some(SmoothingDecay::default()));
+        cubes.push(THROWN.0, THROWN.1, played.thrown);
+        (1..40).for_each(|tick| _ = play_without(&mut cubes, &played, tick, 11..50));
+        let before = cubes.world().state(0).unwrap();
+        assert!(distance(before.position, played.world.state(0).unwrap().position) > 0.1);
+        // Keys of some ticks are there, and then those of all.
+        for missing in [31..50, 0..0] {
+            play_without(&mut cubes, &played, 40, missing);
+        }
+        assert_eq!((cubes.tick(), cubes.world().hash()), (40, played.world.hash()));
+        // What is shown starts where it was.
+        let shown = cubes.shown(ObjectId(0), &cubes.world().state(0).unwrap()).position;
+        assert!(distance(shown, before.position) < 0.2, "{shown:?} {before:?}");
+    }
+
+    #[test]
+    fn keys_that_never_come_cause_no_repetition() {
+        let (played, mut cubes) = (played(200), SimulatedCubes::new(104, Some(SmoothingDecay::default())));
+        let asked: Vec<_> = (1..=200).map(|tick| play_without(&mut cubes, &played, tick, 11..13)).collect();
+        // Each tick needs its keys. Those of both missing ticks are asked for as long as they may still come.
+        assert!(asked.iter().all(|asked| *asked <= 3) && asked[100..].iter().all(|asked| *asked == 1), "{asked:?}");
     }
 }

@@ -16,7 +16,7 @@ use super::cube_fields;
 use super::cubes::CubeRecording;
 use super::lossy::{LossyPath, MessageLoss};
 use super::percentile::{Errors, distance};
-use super::simulating::{Correction, SimulatedCubes};
+use super::simulating::{Correction, SimulatedCubes, StepKeys};
 use super::thesis::{THESIS_BUFFER, THESIS_MESSAGE_BYTES, ThesisPriorities};
 
 /// Ticks in a second.
@@ -311,7 +311,8 @@ impl<'r, S: StateServer> Exchange<'r, S> {
         for buffer in &mut client.buffers {
             let Some((length, behind)) = rest.split_first() else { break };
             let (keys, behind) = behind.split_at(usize::from(*length));
-            buffer.read(keys, f64::from(client.cubes.tick())).expect("keys of the server");
+            // Keys that come late count, too.
+            buffer.read(keys, f64::from(message.tick)).expect("keys of the server");
             rest = behind;
         }
         let header = client.replica.read(&message.bytes).expect("a message of the replicator");
@@ -330,12 +331,12 @@ impl<'r, S: StateServer> Exchange<'r, S> {
         let Client { cubes, clock, buffers, keys, held, .. } = &mut self.client;
         let setup = self.setup;
         let corrected = cubes.play(goal, clock.newest_tick().unwrap_or(0), |tick| match setup.method {
-            _ if !setup.has_inputs => [PlayerInput::NONE; PLAYERS],
+            _ if !setup.has_inputs => StepKeys::known([PlayerInput::NONE; PLAYERS]),
             StateMethod::Thesis => {
                 *held = keys.get(tick as usize).copied().flatten().unwrap_or(*held);
-                *held
+                StepKeys::known(*held)
             }
-            StateMethod::Ours(_) => buffers.each_mut().map(|buffer| PlayerInput(buffer.keys(tick).keys)),
+            StateMethod::Ours(_) => StepKeys::arrived(buffers, tick),
         });
         let corrected = corrected.to_vec();
         cubes.smooth(1.0 / TICKS as f32);

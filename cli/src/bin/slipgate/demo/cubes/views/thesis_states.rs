@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use slipgate_lab::sync::simulating::SimulatedCubes;
+use slipgate_lab::sync::simulating::{SimulatedCubes, StepKeys};
 use slipgate_lab::sync::thesis::THESIS_BUFFER;
 use slipgate_sync::{ObjectId, Pose};
 use slipgate_worlds::{PLAYERS, PlayerInput};
@@ -42,7 +42,7 @@ impl CubeView for ThesisStates {
         if goal == 0 {
             return None;
         }
-        self.cubes.play(goal, self.newest, |_| [PlayerInput::NONE; PLAYERS]);
+        self.cubes.play(goal, self.newest, |_| StepKeys::known([PlayerInput::NONE; PLAYERS]));
         Some(ShownFrame { tick: f64::from(self.cubes.tick()), is_starved: goal > self.newest })
     }
 
