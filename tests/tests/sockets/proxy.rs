@@ -6,7 +6,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
 
 use slipgate_netcode::time::Instant;
-use slipgate_sim::proxy::{Proxy, ProxySettings};
+use slipgate_sim::proxy::{ClientPaths, Proxy, ProxySettings};
 use slipgate_sim::{Buffer, Conditions, Loss, Rate, RateLimit, Rebinding, Share};
 
 const MILLI: Duration = Duration::from_millis(1);
@@ -302,4 +302,23 @@ fn seed_repeats_the_path_of_the_first_client() {
     assert!((20..80).contains(&once.len()), "{once:?}");
     assert_eq!(once, arrivals(1));
     assert_ne!(once, arrivals(2));
+}
+
+#[test]
+fn clients_have_losses_of_their_own_or_the_same() {
+    for (paths, is_same) in [(ClientPaths::Independent, false), (ClientPaths::Same, true)] {
+        let lossy = Conditions { loss: Loss::Random(Share::percent(50.0)), ..Conditions::perfect() };
+        let mut rig = Rig::new(|settings| (settings.up, settings.paths) = (lossy, paths));
+        let arrived = [(); 2].map(|()| {
+            let (client, before) = (rig.client(), rig.proxy.stats().up.pushed);
+            for number in 0..100 {
+                client.send(&[number]).unwrap();
+            }
+            rig.until(|rig| (rig.proxy.stats().up.pushed == before + 100).then_some(()));
+            rig.turn();
+            std::iter::from_fn(|| receive(&rig.server)).map(|(bytes, _)| bytes[0]).collect::<Vec<u8>>()
+        });
+        assert!((20..80).contains(&arrived[0].len()), "{arrived:?}");
+        assert_eq!(arrived[0] == arrived[1], is_same, "{paths:?}");
+    }
 }

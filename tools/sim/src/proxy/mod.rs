@@ -25,7 +25,7 @@ use mio::{Events, Interest, Poll, Token};
 use slipgate_netcode::time::Instant;
 
 use self::client::{Incoming, ProxyClient, receive};
-pub use self::settings::{DEFAULT_BOUNDS, DEFAULT_IDLE, DEFAULT_MAX_CLIENTS, ProxySettings};
+pub use self::settings::{ClientPaths, DEFAULT_BOUNDS, DEFAULT_IDLE, DEFAULT_MAX_CLIENTS, ProxySettings};
 use self::stats::SocketErrorClass;
 pub use self::stats::{ProxyClientReport, ProxyStats, SocketErrors};
 use crate::conditions::Conditions;
@@ -181,6 +181,9 @@ impl Proxy {
     /// Adds a client. Returns its index; `None` at the maximum or if no socket can be opened.
     fn add_client(&mut self, from: SocketAddr, now: Instant) -> Option<usize> {
         let index = self.clients.iter().position(Option::is_none)?;
+        if self.settings.paths == ClientPaths::Same {
+            self.seeds = Process::Clients.stream(self.settings.seed);
+        }
         let seed = self.seeds.next_u64();
         match ProxyClient::new(&self.settings, from, seed, self.poll.registry(), token(index), now) {
             Ok(client) => {

@@ -14,6 +14,17 @@ pub const DEFAULT_IDLE: Duration = Duration::from_secs(120);
 /// The default bounds for one client in one direction.
 pub const DEFAULT_BOUNDS: Bounds = Bounds { datagrams: 4096, bytes: 4 << 20 };
 
+/// Which random outcomes the paths of several clients have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum ClientPaths {
+    /// Each client has random outcomes of its own.
+    #[default]
+    Independent,
+    /// All clients have those of the first one. Clients that connect at the same time have runs of losses at the same
+    /// times, so that they can be compared.
+    Same,
+}
+
 /// The settings of a proxy.
 #[derive(Clone, PartialEq, Debug)]
 pub struct ProxySettings {
@@ -29,6 +40,8 @@ pub struct ProxySettings {
     pub rebinding: Option<Rebinding>,
     /// The seed of all random outcomes. The first client of two proxies with one seed sees the same impairments.
     pub seed: u64,
+    /// Whether all clients see the same impairments.
+    pub paths: ClientPaths,
     /// The maximum number of clients at once. Datagrams of further clients are dropped and counted.
     pub max_clients: usize,
     /// How long a client is kept that sends nothing.
@@ -48,6 +61,7 @@ impl ProxySettings {
             down: Conditions::perfect(),
             rebinding: None,
             seed,
+            paths: ClientPaths::Independent,
             max_clients: DEFAULT_MAX_CLIENTS,
             idle: DEFAULT_IDLE,
             bounds: DEFAULT_BOUNDS,

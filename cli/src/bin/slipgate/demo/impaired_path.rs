@@ -11,7 +11,7 @@ use std::time::Duration;
 use slipgate_cli::Failure;
 use slipgate_server::Clock;
 use slipgate_sim::Conditions;
-use slipgate_sim::proxy::{Proxy, ProxySettings};
+use slipgate_sim::proxy::{ClientPaths, Proxy, ProxySettings};
 
 /// The conditions to the server, and to the client.
 type BothWays = (Conditions, Conditions);
@@ -31,10 +31,16 @@ pub(super) struct ImpairedPath {
 
 impl ImpairedPath {
     /// Starts the proxy, with a separate simulated path for each client.
-    pub(super) fn start((up, down): BothWays, server: SocketAddr, clients: u32) -> Result<Self, Failure> {
+    pub(super) fn start(
+        (up, down): BothWays,
+        server: SocketAddr,
+        clients: u32,
+        paths: ClientPaths,
+    ) -> Result<Self, Failure> {
         let settings = ProxySettings {
             up,
             down,
+            paths,
             max_clients: clients as usize,
             ..ProxySettings::new((server.ip(), 0).into(), server, SEED)
         };

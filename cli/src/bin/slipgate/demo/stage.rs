@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use slipgate_cli::Failure;
 use slipgate_netcode::crypto::key::Key;
+use slipgate_sim::proxy::ClientPaths;
 use slipgate_token_issuer::api_key::ApiKey;
 use slipgate_token_issuer::http::RunningService;
 
@@ -73,8 +74,8 @@ impl DemoStage {
         let (server_address, line) = (bound.address(), Line(flags.preset));
         // The line can be changed only if there is a proxy. Without one, nothing is between clients and server.
         let needs_path = control == DemoControl::Keys || flags.preset.is_some();
-        let path =
-            needs_path.then(|| ImpairedPath::start(line.conditions(), server_address, flags.clients)).transpose()?;
+        let start = || ImpairedPath::start(line.conditions(), server_address, flags.clients, ClientPaths::Independent);
+        let path = needs_path.then(start).transpose()?;
         // Clients connect to the address that their tokens list: the proxy's, if there is one.
         let advertised = path.as_ref().map_or(server_address, ImpairedPath::address);
         let server_settings = ServerSettings {

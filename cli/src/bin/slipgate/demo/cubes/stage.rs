@@ -7,6 +7,7 @@ use slipgate_cli::Failure;
 use slipgate_client::ConnectToken;
 use slipgate_netcode::crypto::key::Key;
 use slipgate_server::{Clock, Sockets};
+use slipgate_sim::proxy::ClientPaths;
 use slipgate_token_issuer::{Issuer, Limits, TokenRequest, wall_clock};
 
 use super::client::{CubeClient, CubeClientSetup};
@@ -38,7 +39,8 @@ impl CubeStage {
         let address = sockets.local_addresses().first().copied().unwrap_or(bind);
         let slots = PaneKind::CLIENTS.len() as u32;
         let conditions = knobs.conditions();
-        let path = ImpairedPath::start((conditions, conditions), address, slots)?;
+        // With losses of their own, clients with different methods would differ by their luck.
+        let path = ImpairedPath::start((conditions, conditions), address, slots, ClientPaths::Same)?;
         let setup = CubeServerSetup {
             advertised: path.address(),
             keys: key.clone().into(),
