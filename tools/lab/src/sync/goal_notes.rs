@@ -55,7 +55,8 @@ pub(super) fn text(goals: &[SyncGoal]) -> String {
     if misses.is_empty() {
         return means + " So does each seed.\n";
     }
-    let mut text = means + " Some seeds miss a goal; each line counts the runs of one figure and goal:\n\n";
+    let list = "Some seeds miss a goal; each line counts the runs of one figure and goal:";
+    let mut text = wrap(&format!("{means} {list}"), "") + "\n";
     for Misses { figure, goal, missed, runs, worst, place } in misses {
         let place = if place.is_empty() { String::new() } else { format!(" ({place})") };
         let line =
