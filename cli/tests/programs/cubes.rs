@@ -4,7 +4,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -12,24 +12,30 @@ use serde_json::{Value, json};
 use super::browser::{Browser, SCREENSHOT};
 
 /// A running demo with its lines of JSON.
-struct Demo {
+pub(super) struct Demo {
     child: Child,
-    lines: BufReader<ChildStdout>,
+    lines: Box<dyn BufRead + Send>,
 }
 
 impl Demo {
-    fn start(arguments: &[&str]) -> Self {
+    pub(super) fn start(arguments: &[&str]) -> Self {
         let mut command = Command::new(env!("CARGO_BIN_EXE_slipgate"));
         command.args(["demo", "--world", "cubes", "--json"]).args(arguments);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap());
+        let lines = Box::new(BufReader::new(child.stdout.take().unwrap()));
         Self { child, lines }
     }
 
-    fn line(&mut self) -> Value {
+    pub(super) fn line(&mut self) -> Value {
         let mut line = String::new();
         self.lines.read_line(&mut line).unwrap();
         serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line:?}"))
+    }
+
+    /// Drops all further lines: a full pipe would stop the demo.
+    pub(super) fn drop_lines(&mut self) {
+        let lines = std::mem::replace(&mut self.lines, Box::new(std::io::empty()));
+        std::thread::spawn(move || lines.lines().map_while(Result::ok).count());
     }
 
     /// Waits for the end. Returns the last line, the exit code and the text on stderr.

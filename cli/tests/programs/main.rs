@@ -4,6 +4,7 @@ mod browser;
 mod client;
 mod conditioner;
 mod cubes;
+mod cubes_page;
 #[cfg(unix)]
 mod demo;
 #[cfg(unix)]

@@ -91,9 +91,12 @@ function showFigures(pane, index, { figures, traffic }, now) {
 }
 
 async function pollFigures() {
+  const changes = knobChanges, isChanging = pendingChanges > 0;
   try {
     const { knobs, panes } = await (await fetch("figures")).json(), now = performance.now() / 1000;
-    if (!form.contains(document.activeElement) || document.activeElement.tagName === "BUTTON") showKnobs(knobs);
+    const isUsed = form.contains(document.activeElement) && document.activeElement.tagName !== "BUTTON";
+    // A response from before a change would turn the knobs back.
+    if (!isUsed && !isChanging && changes === knobChanges) showKnobs(knobs);
     PANES.forEach((pane, index) => pane.name && showFigures(pane, index, panes[pane.name], now));
     status.textContent = `live, ${frames * 4} frames a second`;
     frames = 0;
@@ -130,15 +133,26 @@ function post(path, value) {
   return fetch(path, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(value) });
 }
 
+let knobChanges = 0, pendingChanges = 0;
+async function postKnobs() {
+  knobChanges += 1;
+  pendingChanges += 1;
+  try {
+    await post("knobs", readKnobs());
+  } finally {
+    pendingChanges -= 1;
+  }
+}
+
 form.addEventListener("input", showTexts);
 form.addEventListener("change", event => {
-  post("knobs", readKnobs());
+  postKnobs();
   event.target.blur();
 });
 document.getElementById("presets").addEventListener("click", event => {
   if (!event.target.value) return;
   showKnobs({ ...readKnobs(), ...JSON.parse(event.target.value) });
-  post("knobs", readKnobs());
+  postKnobs();
   event.target.blur();
 });
 
