@@ -19,10 +19,10 @@ const LEFT: u32 = 4;
 const RIGHT: u32 = 8;
 
 /// A thread that runs until it is dropped.
-struct Running(Arc<AtomicBool>, Option<JoinHandle<()>>);
+pub(super) struct Running(Arc<AtomicBool>, Option<JoinHandle<()>>);
 
 impl Running {
-    fn start(mut turn: impl FnMut() + Send + 'static) -> Self {
+    pub(super) fn start(mut turn: impl FnMut() + Send + 'static) -> Self {
         let stop = Arc::<AtomicBool>::default();
         let stopped = Arc::clone(&stop);
         let run = move || {

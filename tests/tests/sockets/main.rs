@@ -3,6 +3,7 @@
 #![allow(clippy::duplicate_mod, reason = "both programs of the example have its shared module")]
 
 mod arena;
+mod arena_budget;
 #[path = "../../../examples/arena_client.rs"]
 #[allow(dead_code, reason = "its `main`")]
 mod arena_client;
