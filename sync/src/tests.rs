@@ -9,6 +9,7 @@ mod jitter;
 mod large;
 mod playout;
 mod resets;
+mod shots;
 mod silence;
 mod snap;
 mod stalls;
