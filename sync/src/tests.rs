@@ -1,16 +1,23 @@
 //! A replicator and its replicas on a path that loses, delays and repeats messages.
 
+mod choices;
+mod due;
 mod encodings;
 mod epochs;
 mod history;
+mod input_log;
 mod input_vectors;
 mod interest;
 mod jitter;
+mod kept_samples;
 mod large;
+mod limits;
+mod own_clock;
 mod playout;
 mod resets;
 mod shots;
 mod silence;
+mod simulated;
 mod snap;
 mod stalls;
 mod urgency;
