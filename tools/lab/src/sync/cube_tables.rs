@@ -534,7 +534,7 @@ pub fn velocities_table(seeds: impl Into<Seeds>) -> String {
 /// Returns the table of lag compensation.
 #[must_use]
 pub fn rewind_table(seeds: impl Into<Seeds>) -> String {
-    let setups = [(20, 0.05), (20, 0.13), (60, 0.13)];
+    let setups = [(20, 0.0), (20, 0.01), (20, 0.05), (20, 0.13), (60, 0.0), (60, 0.13)];
     let runs = on_recordings((CUBES, PLAYOUT_TICKS), seeds, &setups, |recording, (rate, share), seed| {
         rewinding::run(recording, *rate, MessageLoss::Random(*share), JITTER, seed)
     });

@@ -82,8 +82,9 @@ that touch: a state has no contacts, so a cube that is set to a state goes on a 
 pub(super) const REWIND_TEXT: &str = "
 ### Lag compensation
 
-A client aims at the middle of a moving cube as it shows it, about 8 times a second. The shot takes 50 ms to the server,
-which looks up where the cube was for that client, at most 250 ms back. `error` is how far that is from what the client
+A client aims at the middle of a moving cube as it shows it, about 8 times a second. The frame after makes the input,
+for the tick that the input clock is ahead: 5 ticks, for 50 ms to the server, 10 ms of jitter and half a tick. There the
+server looks up where the cube was for that client, at most 250 ms back. `error` is how far that is from what the client
 showed, a shot misses beyond 45 cm, and `missed without` are shots that would miss the cube where it is by then. Runs as
 above.
 

@@ -13,8 +13,9 @@ use super::playout::{DELAY, SnapshotClient, SnapshotServer, TICKS, WARM_UP, time
 
 /// Ticks between two shots, none of which is a multiple of the ticks between two states.
 const TICKS_OF_SHOT: usize = 7;
-/// Ticks that a shot takes to the server: 50 ms.
-const TICKS_OF_PATH: usize = 3;
+/// Ticks from the frame that a player saw until the server plays the shot: the next frame makes the input, for the tick
+/// that the input clock is ahead. That covers 50 ms, the jitter of 10 ms and half a tick, and so is 5 ticks.
+const TICKS_OF_SHOT_ON_PATH: usize = 1 + 5;
 /// The shown tick travels with a fraction of 6 bits.
 const FRACTIONS: f64 = 64.0;
 /// A shot at the middle of a cube hits if the cube is not further off than half of its side, in metres.
@@ -121,5 +122,5 @@ fn aim(client: &SnapshotClient<'_>, recording: &CubeRecording, tick: usize, at: 
     let id = (0..states.len()).map(|index| (first + index) % states.len());
     let id = id.into_iter().find(|id| states.get(*id).is_some_and(|state| !state.is_at_rest))?;
     let seen = (at * FRACTIONS).round() / FRACTIONS;
-    Some(Shot { due: tick + TICKS_OF_PATH, id, seen, shown: client.shown(id, at)?.position })
+    Some(Shot { due: tick + TICKS_OF_SHOT_ON_PATH, id, seen, shown: client.shown(id, at)?.position })
 }
