@@ -211,8 +211,8 @@ impl PlayoutClock {
         self.position.map(|(position, _)| position as f64 * f64::from(self.rate.per_second) / 1e6)
     }
 
-    /// Returns the newest tick of which the first message arrived. [`Replica::newest_tick`](crate::Replica::newest_tick)
-    /// is that of any message.
+    /// Returns the newest tick of which the first message arrived. That of any message is
+    /// [`Replica::newest_tick`](crate::Replica::newest_tick).
     #[must_use]
     pub fn newest_tick(&self) -> Option<u32> {
         self.newest.map(|(tick, _)| tick)

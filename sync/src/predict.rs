@@ -119,8 +119,9 @@ impl Predictor {
     }
 
     /// Adds the own keys of the next tick. Returns whether they were taken: a tick that is not the next one, and one
-    /// that is [`MAX_SAVES`] or more ticks ahead of the world or of a correction that is due, is refused. Ticks must not be left out: after a refusal
-    /// push the same tick again later, or start again with [`Predictor::new`] and a state of the server.
+    /// that is [`MAX_SAVES`] or more ticks ahead of the world or of a correction that is due, is refused. Ticks must
+    /// not be left out: after a refusal push the same tick again later, or start again with [`Predictor::new`] and a
+    /// state of the server.
     pub fn push(&mut self, tick: u32, keys: Keys) -> bool {
         // The keys of all ticks that are still to be simulated are needed.
         let oldest = self.correction.map_or(self.world, |due| due.min(self.world));
@@ -308,7 +309,7 @@ mod tests {
 
     /// Inputs and corrections come between any two orders, as an order stays until it is obeyed.
     #[test]
-    fn saves_and_keys_are_those_of_their_ticks_in_any_order_of_calls() {
+    fn saves_and_keys_are_those_of_their_ticks_at_any_order() {
         for seed in 1..=40_u32 {
             let (mut predictor, mut random) = (Predictor::new(1000), seed);
             let mut below = |limit: u32| {

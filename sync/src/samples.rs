@@ -165,8 +165,8 @@ impl PlayoutSamples {
     }
 
     /// Notes that an object is gone from a tick on, that of [`ReplicaChange::Gone`](crate::ReplicaChange::Gone). It is
-    /// shown up to there. Samples of this tick and later ones are of another object with the same id. Up to four objects
-    /// of an id that are gone are kept, as far as their samples have not made room.
+    /// shown up to there. Samples of this tick and later ones are of another object with the same id. Up to four
+    /// objects of an id that are gone are kept, as far as their samples have not made room.
     pub fn remove(&mut self, id: ObjectId, tick: u32) {
         let (index, kept) = (usize::from(id.0), self.kept);
         let Some(track) = self.tracks.get_mut(index) else { return };

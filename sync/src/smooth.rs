@@ -56,8 +56,8 @@ impl Smoothing {
         Self { decay, offsets: vec![NO_OFFSET; usize::from(max_objects)] }
     }
 
-    /// Notes that an object was set from one simulated pose to another one: it is still shown where it was. A difference
-    /// that is not finite is forgotten.
+    /// Notes that an object was set from one simulated pose to another one: it is still shown where it was. A
+    /// difference that is not finite is forgotten.
     pub fn on_correction(&mut self, id: ObjectId, before: Pose, after: Pose) {
         let shown = self.shown(id, before);
         let Some(offset) = self.offsets.get_mut(usize::from(id.0)) else { return };

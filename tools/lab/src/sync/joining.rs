@@ -313,7 +313,8 @@ impl<'w> JoinClient<'w> {
     }
 }
 
-/// Measures a client that joins at the state [`JOIN`]. What does not happen counts as the whole rest of the run.
+/// Measures a client that joins at the state [`JOIN`]. An event that does not happen counts as the whole rest of the
+/// run.
 fn measure(world: &CrowdWorld, setup: JoinSetup, log: &ClientLog, whole: Sent) -> JoinFigures {
     let (start, end) = (STATE_TIME * JOIN as u32, STATE_TIME * STATES as u32);
     let mut client = JoinClient::new(world, log);

@@ -8,6 +8,8 @@ use crate::congestion::SentPacket;
 const INTERVALS: f64 = 3.0;
 const ROUND_TRIPS: f64 = 0.5;
 const MIN_SECONDS: Seconds = Seconds(0.2);
+/// How long after it the rate stays. A packet in each 100 ms would find the end of a short silence late.
+const GRACE: Seconds = Seconds(0.2);
 /// Each further second without feedback halves the rate that sending resumes with.
 const HALVING: Seconds = Seconds(1.0);
 const HALF: f64 = 0.5;
@@ -17,6 +19,8 @@ const HALF: f64 = 0.5;
 pub(super) struct FeedbackTimeout {
     halved_at: Option<Seconds>,
     has_halved: bool,
+    /// Whether the time has lasted for [`GRACE`] longer.
+    is_long: bool,
 }
 
 /// What feedback says of the silence before it.
@@ -32,7 +36,7 @@ pub(super) enum Silence {
 
 impl FeedbackTimeout {
     pub(super) const fn new() -> Self {
-        Self { halved_at: None, has_halved: false }
+        Self { halved_at: None, has_halved: false, is_long: false }
     }
 
     /// Processes feedback after `idle_time`. Returns whether a timeout has ended.
@@ -43,6 +47,7 @@ impl FeedbackTimeout {
         // No tick ran during the timeout if the machine was suspended.
         let unnoticed = idle_time > timeout && !lost.is_empty();
         let was_timeout = self.halved_at.take().is_some() || unnoticed;
+        self.is_long = false;
         match core::mem::take(&mut self.has_halved) {
             true => Silence::Long,
             false if was_timeout => Silence::Short,
@@ -61,6 +66,7 @@ impl FeedbackTimeout {
         if idle_time <= timeout {
             return 1.0;
         }
+        self.is_long = idle_time > timeout + GRACE;
         // The first second costs nothing: the rate is at the floor anyway, and may resume as it was.
         let halved_at = *self.halved_at.get_or_insert(now);
         if now - halved_at <= HALVING {
@@ -72,6 +78,11 @@ impl FeedbackTimeout {
 
     pub(super) fn is_expired(&self) -> bool {
         self.halved_at.is_some()
+    }
+
+    /// Returns whether almost nothing is to be sent.
+    pub(super) const fn is_long(&self) -> bool {
+        self.is_long
     }
 }
 
