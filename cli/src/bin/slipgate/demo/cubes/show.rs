@@ -139,8 +139,10 @@ fn outcome(of: impl Fn(PaneKind) -> (PaneFigures, PaneTraffic)) -> Result<(), Fa
         let (figures, traffic) = of(kind);
         if figures.compared < MIN_FRAMES {
             return Err(Failure::run_time(format!(
-                "the client with {} was not compared with the server for long enough",
-                kind.name()
+                "the client with {} was compared with the server in {} frames, and {MIN_FRAMES} are needed: let the demo \
+                 run longer (--for), or with fewer --objects if this machine is too slow",
+                kind.name(),
+                figures.compared
             )));
         }
         if traffic.unreadable > 0 {
@@ -212,7 +214,7 @@ mod tests {
             let (figures, traffic) = good(client);
             let idle = (PaneFigures { compared: MIN_FRAMES - 1, ..figures }, traffic);
             let refusing = (figures, PaneTraffic { unreadable: 1, ..traffic });
-            for (figures, reason) in [(idle, "not compared"), (refusing, "refused messages")] {
+            for (figures, reason) in [(idle, "in 29 frames, and 30 are needed"), (refusing, "refused messages")] {
                 let message = outcome_with(client, figures).unwrap_err();
                 assert!(message.contains(client.name()) && message.contains(reason), "{message}");
             }
