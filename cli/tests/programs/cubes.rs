@@ -95,7 +95,7 @@ fn demo_without_a_comparison_fails() {
         let panes = summary["panes"].as_object().unwrap();
         let is_idle = panes.values().any(|pane| pane["figures"]["compared"].as_u64().unwrap() < 30);
         if is_idle {
-            assert!(code == Some(1) && errors.contains("was not compared"), "{code:?} {errors}\n{summary:#}");
+            assert!(code == Some(1) && errors.contains("and 30 are needed"), "{code:?} {errors}\n{summary:#}");
             return;
         }
         assert!(start.elapsed() < Duration::from_secs(60), "{summary:#}");
