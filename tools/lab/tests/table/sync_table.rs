@@ -142,7 +142,7 @@ fn first_seeds_reach_the_goals() {
     .concat();
     println!("{}", sync_goals::table(&goals));
     // 20 states a second have a goal of the payload.
-    assert_eq!(goals.len(), 4 + 17 + 5 * (6 + 5) + 4 + 4 + 2 * (15 + 1));
+    assert_eq!(goals.len(), 4 + 21 + 5 * (6 + 5) + 4 + 4 + 2 * (15 + 1));
     // The 300 frames of a start say little with two seeds: `playout_starves_in_few_frames` has more of them.
     let is_settled = |goal: &&SyncGoal| !goal.figure.contains("first 5 s");
     let missed: Vec<_> = goals.iter().filter(is_settled).filter(|goal| !goal.reached).collect();

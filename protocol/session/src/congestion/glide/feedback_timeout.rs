@@ -8,7 +8,8 @@ use crate::congestion::SentPacket;
 const INTERVALS: f64 = 3.0;
 const ROUND_TRIPS: f64 = 0.5;
 const MIN_SECONDS: Seconds = Seconds(0.2);
-/// How long after it the rate stays. A packet in each 100 ms would find the end of a short silence late.
+/// How much longer a sender that sends all it has goes on: a packet in each 100 ms would find the end of a short silence
+/// late.
 const GRACE: Seconds = Seconds(0.2);
 /// Each further second without feedback halves the rate that sending resumes with.
 const HALVING: Seconds = Seconds(1.0);
@@ -19,7 +20,7 @@ const HALF: f64 = 0.5;
 pub(super) struct FeedbackTimeout {
     halved_at: Option<Seconds>,
     has_halved: bool,
-    /// Whether the time has lasted for [`GRACE`] longer.
+    /// Whether almost nothing is to be sent.
     is_long: bool,
 }
 
@@ -62,11 +63,11 @@ impl FeedbackTimeout {
     }
 
     /// Advances the time with packets in flight. Returns the factor for the rate.
-    pub(super) fn on_tick(&mut self, idle_time: Seconds, timeout: Seconds, now: Seconds) -> f64 {
+    pub(super) fn on_tick(&mut self, idle_time: Seconds, timeout: Seconds, app_limited: bool, now: Seconds) -> f64 {
         if idle_time <= timeout {
             return 1.0;
         }
-        self.is_long = idle_time > timeout + GRACE;
+        self.is_long = !app_limited || idle_time > timeout + GRACE;
         // The first second costs nothing: the rate is at the floor anyway, and may resume as it was.
         let halved_at = *self.halved_at.get_or_insert(now);
         if now - halved_at <= HALVING {
@@ -96,8 +97,10 @@ mod tests {
         let mut rate = 1.0;
         for tick in 0..=500 {
             let now = Seconds(f64::from(tick) / 100.0);
-            rate *= feedback_timeout.on_tick(now, FeedbackTimeout::timeout(Seconds(0.05), Seconds(0.1)), now);
+            let timeout = FeedbackTimeout::timeout(Seconds(0.05), Seconds(0.1));
+            rate *= feedback_timeout.on_tick(now, timeout, tick % 2 == 0, now);
             assert_eq!(feedback_timeout.is_expired(), tick > 20, "{now:?}");
+            assert_eq!(feedback_timeout.is_long(), tick > 40 || (tick > 20 && tick % 2 == 1), "{now:?}");
         }
         assert_eq!(rate, 0.0625);
         assert_eq!(feedback_timeout.on_feedback(Seconds(5.0), Seconds(0.2), &[]), Silence::Long);

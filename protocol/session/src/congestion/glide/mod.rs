@@ -719,7 +719,7 @@ impl Controller for Glide {
         if in_flight > 0
             && let Some((idle_time, timeout)) = self.idle_time(now)
         {
-            let left = self.feedback_timeout.on_tick(idle_time, timeout, now);
+            let left = self.feedback_timeout.on_tick(idle_time, timeout, self.app_limited, now);
             self.rate = (self.rate * left).at_least(FLOOR.0);
         }
     }
