@@ -8,8 +8,8 @@ use crate::congestion::SentPacket;
 const INTERVALS: f64 = 3.0;
 const ROUND_TRIPS: f64 = 0.5;
 const MIN_SECONDS: Seconds = Seconds(0.2);
-/// How much longer a sender that sends all it has goes on: a packet in each 100 ms would find the end of a short silence
-/// late.
+/// How much longer a sender that sends all it has goes on: a packet in each 100 ms would find the end of a short
+/// silence late.
 const GRACE: Seconds = Seconds(0.2);
 /// Each further second without feedback halves the rate that sending resumes with.
 const HALVING: Seconds = Seconds(1.0);

@@ -139,8 +139,8 @@ fn outcome(of: impl Fn(PaneKind) -> (PaneFigures, PaneTraffic)) -> Result<(), Fa
         let (figures, traffic) = of(kind);
         if figures.compared < MIN_FRAMES {
             return Err(Failure::run_time(format!(
-                "the client with {} was compared with the server in {} frames, and {MIN_FRAMES} are needed: let the demo \
-                 run longer (--for), or with fewer --objects if this machine is too slow",
+                "the client with {} was compared with the server in {} frames, and {MIN_FRAMES} are needed: let the \
+                 demo run longer (--for), or with fewer --objects if this machine is too slow",
                 kind.name(),
                 figures.compared
             )));
