@@ -21,7 +21,7 @@ pub(super) struct FeedbackTimeout {
     halved_at: Option<Seconds>,
     has_halved: bool,
     /// Whether almost nothing is to be sent.
-    is_long: bool,
+    holds_back: bool,
 }
 
 /// What feedback says of the silence before it.
@@ -37,7 +37,7 @@ pub(super) enum Silence {
 
 impl FeedbackTimeout {
     pub(super) const fn new() -> Self {
-        Self { halved_at: None, has_halved: false, is_long: false }
+        Self { halved_at: None, has_halved: false, holds_back: false }
     }
 
     /// Processes feedback after `idle_time`. Returns whether a timeout has ended.
@@ -48,7 +48,7 @@ impl FeedbackTimeout {
         // No tick ran during the timeout if the machine was suspended.
         let unnoticed = idle_time > timeout && !lost.is_empty();
         let was_timeout = self.halved_at.take().is_some() || unnoticed;
-        self.is_long = false;
+        self.holds_back = false;
         match core::mem::take(&mut self.has_halved) {
             true => Silence::Long,
             false if was_timeout => Silence::Short,
@@ -67,7 +67,7 @@ impl FeedbackTimeout {
         if idle_time <= timeout {
             return 1.0;
         }
-        self.is_long = !app_limited || idle_time > timeout + GRACE;
+        self.holds_back = !app_limited || idle_time > timeout + GRACE;
         // The first second costs nothing: the rate is at the floor anyway, and may resume as it was.
         let halved_at = *self.halved_at.get_or_insert(now);
         if now - halved_at <= HALVING {
@@ -82,8 +82,8 @@ impl FeedbackTimeout {
     }
 
     /// Returns whether almost nothing is to be sent.
-    pub(super) const fn is_long(&self) -> bool {
-        self.is_long
+    pub(super) const fn holds_back(&self) -> bool {
+        self.holds_back
     }
 }
 
@@ -100,7 +100,7 @@ mod tests {
             let timeout = FeedbackTimeout::timeout(Seconds(0.05), Seconds(0.1));
             rate *= feedback_timeout.on_tick(now, timeout, tick % 2 == 0, now);
             assert_eq!(feedback_timeout.is_expired(), tick > 20, "{now:?}");
-            assert_eq!(feedback_timeout.is_long(), tick > 40 || (tick > 20 && tick % 2 == 1), "{now:?}");
+            assert_eq!(feedback_timeout.holds_back(), tick > 40 || (tick > 20 && tick % 2 == 1), "{now:?}");
         }
         assert_eq!(rate, 0.0625);
         assert_eq!(feedback_timeout.on_feedback(Seconds(5.0), Seconds(0.2), &[]), Silence::Long);

@@ -730,7 +730,7 @@ impl Controller for Glide {
 
     fn rate(&self, now: Instant) -> BytesPerSecond {
         // Nothing is known of the path: only keep-alive packets are safe.
-        if self.feedback_timeout.is_long() {
+        if self.feedback_timeout.holds_back() {
             return FLOOR;
         }
         let held = if seconds(now) < self.hold.until {
