@@ -13,8 +13,9 @@
 //! state.
 //!
 //! [`PlayoutClock`] and [`PlayoutSamples`] show smooth motion on the client, a little in the past. A client that
-//! simulates too has a [`StateQueue`] and [`Smoothing`]. Inputs go the other way: [`InputLog`], [`InputClock`] and the
-//! server's [`InputBuffer`]. [`Predictor`] simulates the own player ahead, and [`Rewind`] finds what a client saw.
+//! simulates too has a [`StateQueue`], [`LateKeys`] and [`Smoothing`]. Inputs go the other way: [`InputLog`],
+//! [`InputClock`] and the server's [`InputBuffer`]. [`Predictor`] simulates the own player ahead, and [`Rewind`]
+//! finds what a client saw.
 //!
 //! The crate has no sockets, clocks, threads or callbacks, and knows neither entities nor physics. It needs nothing
 //! else of Slipgate: any transport will do that reports which messages arrived. Memory is bounded by the limits of
@@ -40,6 +41,7 @@ mod commits;
 mod header;
 mod input_clock;
 mod inputs;
+mod late_keys;
 mod object;
 mod object_set;
 mod playout;
@@ -64,6 +66,7 @@ mod tests;
 pub use header::StateHeader;
 pub use input_clock::InputClock;
 pub use inputs::{InputBuffer, InputLog, InputReport, Keys, MAX_INPUT_BYTES, MAX_INPUTS, TickKeys};
+pub use late_keys::LateKeys;
 pub use object::{ObjectId, ObjectMut, ObjectRef, WrongField};
 pub use playout::PlayoutClock;
 pub use pose::{Pose, PoseSample, TickRate};

@@ -11,6 +11,7 @@ mod interest;
 mod jitter;
 mod kept_samples;
 mod large;
+mod late_keys;
 mod limits;
 mod own_clock;
 mod playout;

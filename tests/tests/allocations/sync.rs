@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use slipgate_sim::Random;
 use slipgate_sync::{
-    Field, InputBuffer, InputClock, InputLog, InputReport, Look, MAX_INPUT_BYTES, ObjectId, ObjectKind, PlayoutClock,
-    PlayoutSamples, Pose, PoseSample, Predictor, Replica, Replicator, ResyncRequest, Rewind, Schema, Smoothing,
-    SmoothingDecay, StateHeader, StateQueue, TickRate, ViewerId,
+    Field, InputBuffer, InputClock, InputLog, InputReport, LateKeys, Look, MAX_INPUT_BYTES, ObjectId, ObjectKind,
+    PlayoutClock, PlayoutSamples, Pose, PoseSample, Predictor, Replica, Replicator, ResyncRequest, Rewind, Schema,
+    Smoothing, SmoothingDecay, StateHeader, StateQueue, TickRate, ViewerId,
 };
 use slipgate_tests::counting::allocations;
 
@@ -88,6 +88,7 @@ struct Parts {
     samples: PlayoutSamples,
     rewind: Rewind,
     queue: StateQueue<Pose>,
+    late: LateKeys<Pose>,
     smoothing: Smoothing,
     log: InputLog,
     inputs: InputBuffer,
@@ -103,6 +104,7 @@ impl Parts {
             samples: PlayoutSamples::new(OBJECTS, rate),
             rewind: Rewind::new(OBJECTS, rate),
             queue: StateQueue::new(OBJECTS, usize::from(OBJECTS) * 8),
+            late: LateKeys::new(60, usize::from(OBJECTS) * 60),
             smoothing: Smoothing::new(OBJECTS, SmoothingDecay::default()),
             log: InputLog::new(),
             inputs: InputBuffer::new(1),
@@ -128,9 +130,15 @@ impl Parts {
             }
             assert!(self.samples.shown(id, shown, tick).is_some() && self.rewind.at(id, shown, tick).is_some());
         }
-        while let Some((_, id, pose)) = self.queue.next(tick) {
-            if let Some(pose) = pose {
-                self.smoothing.on_correction(id, Pose::ORIGIN, pose);
+        // The keys of 30 ticks arrive at once, and those of the ticks after them never.
+        let is_missing = |of: u32| of % 100 < 50 && (tick % 100 < 30 || of % 100 >= 30);
+        let first = self.late.go_back(tick, is_missing).map_or(tick, |saved| saved + 1);
+        for tick in first..=tick {
+            self.late.on_step(tick, is_missing(tick));
+            while let Some((_, id, pose)) = self.late.next(&mut self.queue, tick) {
+                if let Some(pose) = pose {
+                    self.smoothing.on_correction(id, Pose::ORIGIN, pose);
+                }
             }
         }
         self.smoothing.advance(1.0 / 60.0);

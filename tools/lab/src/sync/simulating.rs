@@ -1,9 +1,7 @@
 //! A client that simulates the cubes too: its world is set to the server's states when it is at their ticks. Ticks that
 //! it simulated without the players' keys are repeated once the keys arrive.
 
-use std::collections::VecDeque;
-
-use slipgate_sync::{InputBuffer, ObjectId, Pose, Smoothing, SmoothingDecay, StateQueue};
+use slipgate_sync::{InputBuffer, LateKeys, ObjectId, Pose, Smoothing, SmoothingDecay, StateQueue};
 use slipgate_worlds::{CubeSave, CubeState, CubeWorld, PLAYERS, PlayerInput, STEPS_PER_SECOND};
 
 use super::percentile::distance;
@@ -53,27 +51,14 @@ impl StepKeys {
     }
 }
 
-/// What is needed to repeat the ticks since the first one that was simulated without all keys.
-struct KeylessTicks {
-    /// The tick before it, and the world at that tick.
-    tick: u32,
-    save: CubeSave,
-    /// The ticks without all keys.
-    missing: Vec<u32>,
-    /// The states that came out of the queue since then.
-    states: Vec<(u32, ObjectId, CubeState)>,
-}
-
 /// A client's world, with the states that wait for their ticks.
 pub struct SimulatedCubes {
     world: CubeWorld,
     tick: u32,
     queue: StateQueue<CubeState>,
-    keyless: Option<KeylessTicks>,
-    /// States that came out of the queue before and are set again, because their ticks are repeated.
-    again: VecDeque<(u32, ObjectId, CubeState)>,
-    /// The tick up to which all is a repetition.
-    repeated_to: u32,
+    late: LateKeys<CubeState>,
+    /// The world before the first tick that was simulated without all keys.
+    save: Option<CubeSave>,
     /// `None` for the thesis's client, which shows what it simulates and sets states as they came.
     smoothing: Option<Smoothing>,
     corrected: Vec<Correction>,
@@ -88,9 +73,8 @@ impl SimulatedCubes {
             world: CubeWorld::new(objects),
             tick: 0,
             queue: StateQueue::new(ids, objects * QUEUED_STATES),
-            keyless: None,
-            again: VecDeque::new(),
-            repeated_to: 0,
+            late: LateKeys::new(MAX_STEPS, objects * QUEUED_STATES),
+            save: None,
             smoothing: smoothing.map(|decay| Smoothing::new(ids, decay)),
             corrected: Vec::new(),
         }
@@ -121,12 +105,8 @@ impl SimulatedCubes {
         if goal.saturating_sub(self.tick) > MAX_STEPS {
             self.tick = goal - 1;
         }
-        let keyless = self.keyless.take().filter(|keyless| goal.saturating_sub(keyless.tick) <= MAX_STEPS);
-        match keyless {
-            Some(keyless) if keyless.missing.iter().any(|tick| !keys_of(*tick).is_missing) => {
-                self.repeat(keyless, newest, &mut keys_of);
-            }
-            keyless => self.keyless = keyless,
+        if let Some(saved) = self.late.go_back(goal, |tick| keys_of(tick).is_missing) {
+            self.repeat(saved, newest, &mut keys_of);
         }
         while self.tick < goal {
             self.step(newest, &mut keys_of);
@@ -137,10 +117,8 @@ impl SimulatedCubes {
     /// Simulates a tick.
     fn step(&mut self, newest: u32, keys_of: &mut impl FnMut(u32) -> StepKeys) {
         let keys = keys_of(self.tick + 1);
-        if keys.is_missing {
-            let (tick, world) = (self.tick, &self.world);
-            let new = || KeylessTicks { tick, save: world.save(), missing: Vec::new(), states: Vec::new() };
-            self.keyless.get_or_insert_with(new).missing.push(tick + 1);
+        if self.late.on_step(self.tick + 1, keys.is_missing) {
+            self.save = Some(self.world.save());
         }
         self.tick += 1;
         self.world.step(&keys.inputs);
@@ -150,17 +128,16 @@ impl SimulatedCubes {
         }
     }
 
-    /// Goes back to the first tick that was simulated without all keys, and simulates all ticks since then again.
-    fn repeat(&mut self, keyless: KeylessTicks, newest: u32, keys_of: &mut impl FnMut(u32) -> StepKeys) {
+    /// Goes back to the save, and simulates all ticks since then again. What is shown approaches the result from where
+    /// it was.
+    fn repeat(&mut self, saved: u32, newest: u32, keys_of: &mut impl FnMut(u32) -> StepKeys) {
+        let Some(save) = &self.save else { return };
         let before: Vec<_> = self.world.states().collect();
-        self.repeated_to = self.tick;
-        self.world.restore(&keyless.save);
-        self.tick = keyless.tick;
-        self.again.extend(keyless.states);
-        while self.tick < self.repeated_to {
+        self.world.restore(save);
+        let simulated = std::mem::replace(&mut self.tick, saved);
+        while self.tick < simulated {
             self.step(newest, keys_of);
         }
-        self.repeated_to = 0;
         let after: Vec<_> = self.world.states().collect();
         for ((id, before), after) in (0..).map(ObjectId).zip(&before).zip(&after) {
             if before.position != after.position || before.rotation != after.rotation {
@@ -182,24 +159,11 @@ impl SimulatedCubes {
 
     /// Sets the states that are due.
     fn release(&mut self) {
-        while let Some((tick, id, state)) = self.next_state() {
-            self.keyless.iter_mut().for_each(|keyless| keyless.states.push((tick, id, state)));
+        while let Some((tick, id, state)) = self.late.next(&mut self.queue, self.tick) {
+            // No cube of the world is ever removed.
+            let Some(state) = state else { continue };
             let state = if self.smoothing.is_some() { moved_on(state, self.tick - tick) } else { state };
             self.set(id, &state);
-        }
-    }
-
-    /// Returns the next state that is due, of those that are set again first.
-    fn next_state(&mut self) -> Option<(u32, ObjectId, CubeState)> {
-        if let Some(state) = self.again.pop_front_if(|(tick, ..)| *tick <= self.tick) {
-            return Some(state);
-        }
-        loop {
-            // No cube of the world is ever removed.
-            let (tick, id, state) = self.queue.next(self.tick)?;
-            if let Some(state) = state {
-                return Some((tick, id, state));
-            }
         }
     }
 
@@ -224,8 +188,7 @@ impl SimulatedCubes {
     fn set(&mut self, id: ObjectId, state: &CubeState) {
         let Some(before) = self.world.state(usize::from(id.0)) else { return };
         self.world.set_state(usize::from(id.0), state);
-        // A repetition is one correction, from what was shown to its result.
-        if self.tick > self.repeated_to {
+        if !self.late.is_repeated(self.tick) {
             self.note_correction(id, &before, state);
         }
     }
