@@ -20,6 +20,7 @@ use tokio::sync::oneshot;
 
 use super::controls::Controls;
 use super::knobs::Knobs;
+use super::pane::fewest_frames;
 use super::show::panes_json;
 use crate::demo::failures::cannot_listen;
 use crate::keygen::entropy;
@@ -131,8 +132,8 @@ async fn frame(State(state): State<Arc<PageState>>) -> impl IntoResponse {
 
 /// Handles `GET /figures`.
 async fn figures(State(state): State<Arc<PageState>>) -> Json<Value> {
-    let controls = &state.controls;
-    Json(json!({ "knobs": controls.knobs(), "panes": panes_json(&controls.panes()) }))
+    let (knobs, panes) = (state.controls.knobs(), state.controls.panes());
+    Json(json!({ "knobs": knobs, "frames_per_second": fewest_frames(&panes), "panes": panes_json(&panes) }))
 }
 
 /// Handles `POST /knobs`.

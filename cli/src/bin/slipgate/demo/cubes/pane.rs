@@ -1,6 +1,7 @@
 //! A pane: what a view shows in its newest frame, its figures, and how the page gets them.
 
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use slipgate_worlds::CubeState;
@@ -73,17 +74,48 @@ pub(super) struct PaneTraffic {
     pub(super) unreadable: u64,
 }
 
+/// How many frames a pane shows in a second of real time: 60 if the machine is quick enough.
+#[derive(Default)]
+struct FramePace {
+    /// When the frames of the present second began. `None` before the first frame.
+    since: Option<Instant>,
+    frames: u32,
+    /// The frames of the second before.
+    per_second: Option<f64>,
+}
+
+impl FramePace {
+    const WINDOW: Duration = Duration::from_secs(1);
+
+    fn on_frame(&mut self, now: Instant) {
+        let since = *self.since.get_or_insert(now);
+        if now.duration_since(since) >= Self::WINDOW {
+            self.per_second = Some(f64::from(self.frames) / now.duration_since(since).as_secs_f64());
+            (self.since, self.frames) = (Some(now), 0);
+        }
+        self.frames += 1;
+    }
+
+    fn per_second(&self, now: Instant) -> Option<f64> {
+        let passed = now.duration_since(self.since?);
+        // A pane that has stopped has no frame that ends its second.
+        if passed >= 2 * Self::WINDOW { Some(f64::from(self.frames) / passed.as_secs_f64()) } else { self.per_second }
+    }
+}
+
 pub(super) struct Pane(Mutex<PaneContent>);
 
 struct PaneContent {
     cubes: Vec<PaneCube>,
     meter: Meter,
     traffic: PaneTraffic,
+    pace: FramePace,
 }
 
 impl Pane {
     pub(super) fn new() -> Self {
-        Self(Mutex::new(PaneContent { cubes: Vec::new(), meter: Meter::new(), traffic: PaneTraffic::default() }))
+        let (cubes, traffic, pace) = (Vec::new(), PaneTraffic::default(), FramePace::default());
+        Self(Mutex::new(PaneContent { cubes, meter: Meter::new(), traffic, pace }))
     }
 
     fn with<R>(&self, act: impl FnOnce(&mut PaneContent) -> R) -> R {
@@ -94,6 +126,7 @@ impl Pane {
     pub(super) fn show(&self, fill: impl FnOnce(&mut Meter, &mut Vec<PaneCube>)) {
         self.with(|content| {
             content.cubes.clear();
+            content.pace.on_frame(Instant::now());
             fill(&mut content.meter, &mut content.cubes);
         });
     }
@@ -111,6 +144,11 @@ impl Pane {
         self.with(|content| (content.meter.figures(), content.traffic))
     }
 
+    /// Returns how many frames it showed in the last second, if it has shown any for a second.
+    fn frames_per_second(&self) -> Option<f64> {
+        self.with(|content| content.pace.per_second(Instant::now()))
+    }
+
     /// Adds the newest frame for the page: the number of cubes, and 12 bytes for each.
     pub(super) fn write_frame(&self, bytes: &mut Vec<u8>) {
         self.with(|content| {
@@ -125,3 +163,26 @@ impl Pane {
 
 /// The panes, in the order of [`PaneKind::ALL`].
 pub(super) type Panes = [Arc<Pane>; PaneKind::ALL.len()];
+
+/// Returns the frames of the last second of the pane that showed the fewest: less than 60 on a machine that is too slow
+/// for the cubes.
+pub(super) fn fewest_frames(panes: &Panes) -> Option<f64> {
+    panes.iter().filter_map(|pane| pane.frames_per_second()).reduce(f64::min)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pace_is_that_of_the_last_second_also_of_a_pane_that_stops() {
+        let (mut pace, start) = (FramePace::default(), Instant::now());
+        let at = |millis| start + Duration::from_millis(millis);
+        assert_eq!(pace.per_second(at(0)), None);
+        (0..=60).for_each(|frame| pace.on_frame(at(frame * 1000 / 60)));
+        assert_eq!(pace.per_second(at(1000)), Some(60.0));
+        (1..=25).for_each(|frame| pace.on_frame(at(1000 + frame * 40)));
+        assert_eq!(pace.per_second(at(2100)), Some(25.0));
+        assert_eq!(pace.per_second(at(12_000)), Some(0.1));
+    }
+}

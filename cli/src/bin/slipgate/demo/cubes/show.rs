@@ -6,13 +6,15 @@ use serde_json::{Map, Value, json};
 use slipgate_cli::Failure;
 use slipgate_cli::output::{print_frame, print_line};
 
-use super::knobs::Knobs;
+use super::knobs::{Knobs, TICKS};
 use super::meter::PaneFigures;
-use super::pane::{PaneKind, PaneTraffic, Panes};
+use super::pane::{PaneKind, PaneTraffic, Panes, fewest_frames};
 use crate::demo::show::Style;
 
 /// The fewest compared frames of a pane that say something: half a second.
 const MIN_FRAMES: u64 = 30;
+/// The share of frames below which a machine is too slow.
+const MIN_PACE: f64 = 0.9;
 /// The methods that are compared: the thesis's, and ours.
 const PAIRS: [(PaneKind, PaneKind); 2] =
     [(PaneKind::ThesisSnapshots, PaneKind::OurSnapshots), (PaneKind::ThesisStates, PaneKind::OurStates)];
@@ -56,9 +58,10 @@ impl CubeScreen {
     /// Shows the figures of the last seconds.
     pub(super) fn progress(&mut self, panes: &Panes) {
         match self.style {
-            Style::Json => print_line(&json!({ "event": "progress", "panes": panes_json(panes) }).to_string()),
+            Style::Json => print_line(&progress_json(panes).to_string()),
             Style::Live => {
-                let (mut frame, lines) = (String::new(), table(panes, |figures| figures.error_p99));
+                let (mut frame, mut lines) = (String::new(), table(panes, |figures| figures.error_p99));
+                lines.push(slow_machine(fewest_frames(panes)).unwrap_or_default());
                 if self.drawn > 0 {
                     let _ = write!(frame, "\x1b[{}A", self.drawn);
                 }
@@ -122,6 +125,16 @@ fn table(panes: &Panes, error: fn(&PaneFigures) -> Option<f64>) -> Vec<String> {
         ));
     }
     lines
+}
+
+/// Returns what to say if a pane shows fewer frames than there are ticks.
+fn slow_machine(frames: Option<f64>) -> Option<String> {
+    let frames = frames.filter(|frames| *frames < MIN_PACE * f64::from(TICKS))?;
+    Some(format!("This machine is too slow: {frames:.0} of {TICKS} frames a second. Choose fewer --objects."))
+}
+
+fn progress_json(panes: &Panes) -> Value {
+    json!({ "event": "progress", "frames_per_second": fewest_frames(panes), "panes": panes_json(panes) })
 }
 
 /// Returns all figures of the clients by their names.
@@ -190,6 +203,13 @@ mod tests {
     #[test]
     fn figure_that_was_not_measured_is_a_dash() {
         assert_eq!([cell(None, 2, "cm"), cell(Some(0.0), 2, "cm")], ["-", "0.00 cm"]);
+    }
+
+    #[test]
+    fn slow_machine_is_named() {
+        assert_eq!([None, Some(60.0), Some(54.0)].map(slow_machine), [const { None }; 3]);
+        let line = slow_machine(Some(43.4)).unwrap();
+        assert!(line.contains("43 of 60 frames"), "{line}");
     }
 
     #[test]

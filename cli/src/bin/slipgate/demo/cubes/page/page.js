@@ -48,7 +48,7 @@ function makePane(pane, index) {
 PANES.forEach(makePane);
 
 // Frames: one request after the other, at most one for each frame of the screen.
-let focus = [0, 0], frames = 0;
+let focus = [0, 0], frames = 0, isSlow = false;
 async function drawFrames() {
   for (;;) {
     try {
@@ -58,7 +58,7 @@ async function drawFrames() {
       if (own) focus = [own.x, own.z].map((place, i) => focus[i] + (place * 0.3 - focus[i]) * 0.04);
       panes.forEach((cubes, index) => PANES[index].world.draw(cubes, focus));
       frames += 1;
-      status.classList.remove("bad");
+      status.classList.toggle("bad", isSlow);
     } catch {
       status.textContent = "the demo has ended";
       status.classList.add("bad");
@@ -93,12 +93,16 @@ function showFigures(pane, index, { figures, traffic }, now) {
 async function pollFigures() {
   const changes = knobChanges, isChanging = pendingChanges > 0;
   try {
-    const { knobs, panes } = await (await fetch("figures")).json(), now = performance.now() / 1000;
+    const { knobs, panes, frames_per_second } = await (await fetch("figures")).json(), now = performance.now() / 1000;
     const isUsed = form.contains(document.activeElement) && document.activeElement.tagName !== "BUTTON";
     // A response from before a change would turn the knobs back.
     if (!isUsed && !isChanging && changes === knobChanges) showKnobs(knobs);
     PANES.forEach((pane, index) => pane.name && showFigures(pane, index, panes[pane.name], now));
-    status.textContent = `live, ${frames * 4} frames a second`;
+    // Each pane simulates 60 ticks a second, and has a frame for each one.
+    isSlow = frames_per_second !== null && frames_per_second < 54;
+    status.textContent = isSlow
+      ? `this machine is too slow: ${frames_per_second.toFixed(0)} of 60 ticks a second; choose fewer cubes`
+      : `live, ${frames * 4} frames a second`;
     frames = 0;
   } catch { /* The status says so already. */ }
   setTimeout(pollFigures, 250);
