@@ -334,11 +334,8 @@ impl<A: ShardApp> ShardWorker<A> {
     }
 
     fn disconnect_all(&mut self) {
-        self.server.begin_turn(self.clock.now());
-        self.server.stop("");
-        self.server.end_turn();
         // Disconnects are logged as their events are taken.
-        while self.inbox.next(&mut self.server).is_some() {}
+        self.server.stop_and_wait("", self.clock, &mut self.inbox, |_| {});
         self.server.log_totals();
         self.publish_status();
     }

@@ -25,7 +25,7 @@ use crate::{issuer, server};
 /// The address that Agones has chosen for the server.
 const ADDRESS: &str = "203.0.113.5:7654";
 /// What a stop takes beside the drain, in seconds.
-const STOP_SECONDS: u64 = 12;
+const STOP_SECONDS: u64 = 14;
 
 fn read(name: &str) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy").join(name);

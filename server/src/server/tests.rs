@@ -19,7 +19,7 @@ use slipgate_os::clock::Clock;
 use slipgate_session::channel::transfer::Transfer;
 use slipgate_session::channel::{ChannelConfig, Kind, Layout};
 use slipgate_session::congestion::BytesPerSecond;
-use slipgate_session::connection::Memory;
+use slipgate_session::connection::{CloseKind, Memory};
 use slipgate_udp::time_slice;
 
 use tracing::span::{Attributes, Id, Record};
@@ -276,6 +276,40 @@ pub(crate) fn with_connected_client() -> (Server, Player, crate::Event<'static>,
         thread::sleep(Duration::from_millis(1));
     }
     panic!("the client did not connect in 5 s");
+}
+
+/// Stops a server and waits, while its client runs or stands still. Returns the kinds of ends that both sides report.
+fn ends_of_stop(client_runs: bool) -> (Vec<CloseKind>, Option<CloseKind>) {
+    let (mut server, mut player, ..) = with_connected_client();
+    let (clock, mut inbox, mut ends) = (Clock::start(), Inbox::default(), Vec::new());
+    thread::scope(|scope| {
+        let end = scope.spawn(|| {
+            for _ in 0..if client_runs { 5_000 } else { 0 } {
+                player.client.begin_turn(clock.now());
+                while player.inbox.next(&mut player.client).is_some() {}
+                player.client.end_turn();
+                if let Some(reason) = player.client.close_reason() {
+                    return Some(reason.kind);
+                }
+                thread::sleep(Duration::from_millis(1));
+            }
+            None
+        });
+        server.stop_and_wait("until tomorrow", clock, &mut inbox, |event| {
+            if let crate::Event::Disconnected { reason, .. } = event {
+                ends.push(reason.kind);
+            }
+        });
+        assert_eq!(server.connected_count(), 0);
+        (ends, end.join().unwrap())
+    })
+}
+
+#[test]
+fn stop_waits_for_clients_but_not_for_silent_ones() {
+    let stopped = CloseKind::ServerStopped;
+    assert_eq!(ends_of_stop(true), (vec![stopped], Some(stopped)));
+    assert_eq!(ends_of_stop(false), (vec![stopped], None));
 }
 
 #[test]

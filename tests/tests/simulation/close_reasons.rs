@@ -16,7 +16,7 @@ use slipgate_session::connection::{
     CloseKind, CloseReason, ClosedBy, Connection, ConnectionConfig, Memory, Role, SendError, Traffic,
 };
 use slipgate_session::reliability::Sink;
-use slipgate_session::server::{STOP_TEXT, SessionEvent, SessionServer};
+use slipgate_session::server::{STOP_TEXT, SessionEvent, SessionServer, StopMode};
 use slipgate_tests::netcode_world::{VecOutbox, address};
 
 const CHAT: ChannelId = ChannelId(0);
@@ -225,7 +225,7 @@ fn disconnect_is_reported_at_once_after_pending_messages() {
 fn completed_transfer_is_reported_before_the_disconnect() {
     let mut world = World::new();
     world.send_transfer(3000, 10);
-    world.server.stop("");
+    world.server.stop("", StopMode::Repeat);
     let events = world.events();
     assert!(
         matches!(
@@ -295,7 +295,7 @@ fn in_process_client_sees_its_close_reason_acked() {
 #[test]
 fn stopping_server_sends_its_reason_and_frees_all_slots() {
     let mut world = World::new();
-    world.server.stop("");
+    world.server.stop("", StopMode::Repeat);
     let events = world.events();
     assert!(
         matches!(
@@ -310,16 +310,27 @@ fn stopping_server_sends_its_reason_and_frees_all_slots() {
         .and_then(|connection| connection.send(CHAT, b"late", SendOptions::default(), at(world.now).monotonic));
     assert_eq!(refused, Err(SendError::Gone));
     world.turn();
+    world.turn();
     assert!(world.is_slot_free() && world.events().is_empty(), "it was reported already");
     assert_eq!(world.connection.close_reason(), Some(&stopped(STOP_TEXT)));
     assert!(world.connection.is_closed(), "no peer is left to acknowledge it");
 }
 
 #[test]
+fn finished_server_frees_all_slots_at_once() {
+    let mut world = World::new();
+    world.server.stop("", StopMode::AtOnce);
+    assert_eq!(world.events().len(), 1);
+    world.turn();
+    assert!(world.is_slot_free());
+    assert_eq!(world.connection.close_reason(), Some(&stopped(STOP_TEXT)));
+}
+
+#[test]
 fn server_can_stop_with_a_custom_reason() {
     let mut world = World::new();
     assert_eq!(world.server.clients().collect::<Vec<_>>(), [world.handle]);
-    world.server.stop("the server moves to another address");
+    world.server.stop("the server moves to another address", StopMode::Repeat);
     world.turn();
     assert_eq!(world.connection.close_reason(), Some(&stopped("the server moves to another address")));
 }

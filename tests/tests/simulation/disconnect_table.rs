@@ -12,7 +12,7 @@ use slipgate_session::channel::{ChannelConfig, ChannelViolation, Kind, Layout};
 use slipgate_session::client;
 use slipgate_session::connection::CloseCode;
 use slipgate_session::connection::{CloseKind, CloseReason, ClosedBy, ConnectionConfig, Memory, Traffic};
-use slipgate_session::server;
+use slipgate_session::server::{self, StopMode};
 use slipgate_sim::Conditions;
 use slipgate_tests::conditions;
 use slipgate_tests::malicious_peer::{MaliciousPeer, PeerPacket, hello};
@@ -171,9 +171,13 @@ fn kicks() -> [(&'static str, Scenario); 5] {
 
 fn stops() -> [(&'static str, Scenario); 3] {
     [
-        ("`server.stop(\"\")`", || ended_by(|world, _| world.server.stop(""))),
-        ("`server.stop(\"until tomorrow\")`", || ended_by(|world, _| world.server.stop("until tomorrow"))),
-        ("any stop, without channels", || ended_by_without_channels(|world, _| world.server.stop(""))),
+        ("`server.stop(\"\")`", || ended_by(|world, _| world.server.stop("", StopMode::Repeat))),
+        ("`server.stop(\"until tomorrow\")`", || {
+            ended_by(|world, _| world.server.stop("until tomorrow", StopMode::Repeat))
+        }),
+        ("any stop, without channels", || {
+            ended_by_without_channels(|world, _| world.server.stop("", StopMode::Repeat))
+        }),
     ]
 }
 
@@ -333,6 +337,31 @@ fn kinds_of_end(world: &mut SessionWorld) -> [Option<CloseKind>; 2] {
         _ => None,
     });
     [world.player(1).core.close_reason().map(|reason| reason.kind), there]
+}
+
+/// Returns how both sides say that a connection ended, if nothing arrived for this time when the server stopped.
+fn ends_of_stop_in_outage(outage: Duration, stop: fn(&mut SessionWorld)) -> [Option<CloseKind>; 2] {
+    let (mut world, _) = with_player();
+    let (server_address, now) = (world.player(1).address, world.now().monotonic);
+    // The queues keep nothing.
+    world.player(1).link.set_conditions(conditions::cut(), conditions::cut(), now);
+    world.player(1).address = unreachable();
+    stop(&mut world);
+    world.run_for(outage);
+    let now = world.now().monotonic;
+    world.player(1).link.set_conditions(Conditions::perfect(), Conditions::perfect(), now);
+    world.player(1).address = server_address;
+    kinds_of_end(&mut world)
+}
+
+/// What is sent only once may get lost with all its copies: a full socket, or a moment without radio.
+#[test]
+fn stop_reaches_players_behind_an_outage() {
+    let stopped = Some(CloseKind::ServerStopped);
+    let outage = Duration::from_millis(700);
+    assert_eq!(ends_of_stop_in_outage(outage, |world| world.server.stop("", StopMode::Repeat)), [stopped; 2]);
+    let at_once = ends_of_stop_in_outage(outage, |world| world.server.stop("", StopMode::AtOnce));
+    assert_eq!(at_once, [None, stopped], "the player waits for its timeout");
 }
 
 #[test]

@@ -14,6 +14,10 @@ use crate::settings::Settings;
 use crate::stop::{StopSchedule, StopStep};
 use crate::supervision::Supervision;
 
+/// How long clients may take to acknowledge that the server stops: the session's default for a redirect, and for the
+/// text behind it.
+const MAX_STOP: Duration = Duration::from_secs(2);
+
 /// A server with its application and its tick rate.
 pub(crate) struct Service {
     server: Server,
@@ -96,9 +100,13 @@ impl Service {
     fn end(mut self, signals: &Signals) {
         self.server.begin_turn(self.clock.now());
         self.server.stop("");
-        self.server.end_turn();
-        // Taking the last `Disconnected` events writes their log lines.
-        while self.inbox.next(&mut self.server).is_some() {}
+        let until = self.clock.monotonic().after(MAX_STOP);
+        while self.server.connected_count() > 0 && self.clock.monotonic() < until {
+            self.turn();
+            self.pace.rest(&mut self.server);
+        }
+        // The last `Disconnected` events, which write their log lines, are in the next turn.
+        self.turn();
         self.server.log_totals();
         self.supervision.log_redirects();
         // The drop waits up to a second for the last write of the history file: "stopped" is the last line. Another

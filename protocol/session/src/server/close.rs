@@ -5,10 +5,22 @@ use super::event_queue::report_end;
 use crate::channel::close_code::CloseCode;
 use crate::connection::{CloseKind, CloseReason, ClosedBy, SendError};
 use slipgate_netcode::server::{ClientHandle, DisconnectReason};
+use slipgate_netcode::time::Instant;
 use slipgate_netcode::token::ConnectToken;
 
 /// The text for players when a server stops without a text of its own.
 pub const STOP_TEXT: &str = "The server shuts down.";
+
+/// Whether a server that stops waits for its clients.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum StopMode {
+    /// The text is repeated until a client has acknowledged it or `close_timeout` has passed. The program runs turns
+    /// until no slot is in use: all copies of what is sent at one moment may get lost.
+    Repeat,
+    /// The next [`transmit`](SessionServer::transmit) sends three close messages to each client that has not
+    /// acknowledged its text, and disconnect packets to all. Then all slots are free: for a program that ends.
+    AtOnce,
+}
 
 impl SessionServer {
     /// Disconnects a client with a text for the player, of up to 256 bytes. The only events that follow are its
@@ -70,25 +82,26 @@ impl SessionServer {
         if was_connected { Ok(()) } else { Err(SendError::Gone) }
     }
 
-    /// Disconnects all clients and admits no new ones. The events can be polled at once. The next
-    /// [`transmit`](Self::transmit) sends [`CloseCode::SHUTDOWN`] and the text, of up to 256 bytes, to clients with
-    /// channels, and disconnect packets to all clients. Acknowledgements are not awaited: to wait for them, kick the
-    /// clients first.
+    /// Disconnects all clients and admits no new ones. The events can be polled at once. Clients with channels get
+    /// [`CloseCode::SHUTDOWN`] and the text, of up to 256 bytes; the others get disconnect packets with the next
+    /// [`transmit`](Self::transmit).
     ///
     /// [`STOP_TEXT`] replaces an empty text. The code is always the same, so that clients can tell a stop from a kick.
-    pub fn stop(&mut self, text: &str) {
+    pub fn stop(&mut self, text: &str, mode: StopMode) {
         let text = if text.is_empty() { STOP_TEXT } else { text };
         // New clients would connect to a server that is about to end.
         self.netcode.accept_new_clients(false);
         self.sync_with_netcode();
-        self.is_stopping = true;
-        let Self { sessions, events, netcode, hashing, .. } = self;
-        for session in sessions.iter_mut().flatten() {
+        self.is_ending |= mode == StopMode::AtOnce;
+        let Self { sessions, events, netcode, hashing, deadlines, earliest_deadline, .. } = self;
+        for (session, deadline) in sessions.iter_mut().zip(deadlines) {
+            let Some(session) = session else { continue };
             if session.protocol.connection().is_some() {
                 // Clients that were kicked or left before keep their own reason.
                 session.close(CloseCode::SHUTDOWN, text);
                 let reason = CloseReason::from_netcode(ClosedBy::Local, CloseKind::ServerStopped);
                 report_end(session, reason, hashing, events);
+                (*deadline, *earliest_deadline) = (Instant::default(), Instant::default());
             } else {
                 netcode.disconnect_for(session.client(), DisconnectReason::ServerStopped);
             }

@@ -28,7 +28,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-pub use self::close::STOP_TEXT;
+pub use self::close::{STOP_TEXT, StopMode};
 pub use self::event::{ClientDatagram, ConnectionStats, ConnectionTotals, SessionEvent};
 pub use self::hashing::HASHED_BYTES_PER_TICK;
 pub use self::send::BroadcastReport;
@@ -98,8 +98,8 @@ pub struct SessionServer {
     /// Slots of sessions that may have events; each is queued at most once.
     slots_with_events: VecDeque<SlotIndex>,
     buf: Box<[u8; MAX_PAYLOAD_BYTES]>,
-    /// Whether the server was stopped and clients with channels still have to be informed.
-    is_stopping: bool,
+    /// Whether the next transmit informs all clients and frees all slots.
+    is_ending: bool,
 }
 
 impl SessionServer {
@@ -134,7 +134,7 @@ impl SessionServer {
             peers_with_channels: 0,
             packets_not_taken: 0,
             work_done: 0,
-            is_stopping: false,
+            is_ending: false,
         })
     }
 

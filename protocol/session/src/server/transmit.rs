@@ -68,7 +68,7 @@ impl SessionServer {
 
     /// Sends what is due until nothing is or the outbox is full; the rest leaves with the next call.
     pub fn transmit(&mut self, now: Now, outbox: &mut impl Outbox) {
-        if self.is_stopping && !self.transmit_stop(now, outbox) {
+        if self.is_ending && !self.transmit_last(now, outbox) {
             return;
         }
         self.netcode.transmit(now, outbox);
@@ -80,8 +80,9 @@ impl SessionServer {
         self.netcode.transmit(now, outbox);
     }
 
-    /// Sends the close message to all clients with channels, and disconnects them. Returns false if the outbox is full.
-    fn transmit_stop(&mut self, now: Now, outbox: &mut impl Outbox) -> bool {
+    /// Sends the close message to all clients that have not acknowledged it, and disconnects all. Returns false if the
+    /// outbox is full.
+    fn transmit_last(&mut self, now: Now, outbox: &mut impl Outbox) -> bool {
         let Self { netcode, sessions, buf, .. } = self;
         for session in sessions.iter_mut().flatten() {
             let mut sink = client_sink(netcode, session.client(), now, outbox, buf);
@@ -93,7 +94,7 @@ impl SessionServer {
             }
         }
         // From here on netcode's disconnect packets end the connections.
-        self.is_stopping = false;
+        self.is_ending = false;
         self.netcode.stop();
         self.sync_with_netcode();
         true

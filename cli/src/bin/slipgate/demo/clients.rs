@@ -65,6 +65,8 @@ pub(super) struct PastSessions {
     pub(super) wrong: u64,
     /// Sessions that neither a kick nor a stop of the server has ended.
     pub(super) lost: u32,
+    /// Why the last one of these has ended.
+    pub(super) last_loss: Option<CloseReason>,
     /// Why the last one has ended.
     pub(super) last_end: Option<CloseReason>,
 }
@@ -76,7 +78,10 @@ impl PastSessions {
         self.states += player.states.received;
         self.wrong += player.wrong();
         let is_expected = matches!(end.kind, CloseKind::Kicked | CloseKind::ServerStopped);
-        self.lost += u32::from(player.slot.is_some() && !is_expected);
+        if player.slot.is_some() && !is_expected {
+            self.lost += 1;
+            self.last_loss = Some(end.clone());
+        }
         self.last_end = Some(end);
     }
 }

@@ -85,10 +85,12 @@ impl DemoSnapshot {
         let stateless = self.count(|entry| entry.client.player.states.received == 0);
         let wrong = self.wrong();
         let lost: u64 = self.sum(|entry| entry.client.past.lost.into());
+        let reason = self.clients.iter().find_map(|entry| entry.client.past.last_loss.as_ref());
+        let reason = reason.map_or_else(String::new, |reason| format!(" ({:?}: {reason})", reason.kind));
         let disconnects = if clean { "" } else { "; the server did not notice every disconnect" };
         Failure::run_time(format!(
             "{} of {clients} clients were served; missing: {missing} chat lines, {maps} maps, all state updates of \
-             {stateless} clients; wrong: {wrong}; lost connections: {lost}{disconnects}",
+             {stateless} clients; wrong: {wrong}; lost connections: {lost}{reason}{disconnects}",
             self.served()
         ))
     }
