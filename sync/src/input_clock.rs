@@ -47,6 +47,8 @@ pub struct InputClock {
     assumed_goal: f64,
     /// How many reports in a row differ too much, and by how much the nearest of them: positive if the clock is slow.
     contradictions: (u32, f64),
+    /// Whether enough reports contradicted the clock: the next advance may jump.
+    may_jump: bool,
     jumps: u32,
 }
 
@@ -63,6 +65,7 @@ impl InputClock {
             reports: 0,
             assumed_goal: 0.0,
             contradictions: (0, 0.0),
+            may_jump: false,
             jumps: 0,
         }
     }
@@ -87,7 +90,8 @@ impl InputClock {
         let now = seconds(now);
         let passed = (now - at).max(0.0);
         let deviation = (now * self.ticks_per_second + self.goal - position) / self.ticks_per_second - passed;
-        let next = if libm::fabs(deviation) > self.max_deviation() {
+        let may_jump = core::mem::take(&mut self.may_jump);
+        let next = if may_jump && libm::fabs(deviation) > self.max_deviation() {
             self.jumps += 1;
             now * self.ticks_per_second + self.goal
         } else {
@@ -134,7 +138,7 @@ impl InputClock {
         if count < CONTRADICTIONS {
             return;
         }
-        (self.contradictions, self.reports) = ((0, 0.0), 0);
+        (self.contradictions, self.reports, self.may_jump) = ((0, 0.0), 0, true);
         let reported = self.goal + nearest;
         // A report cannot tell more than 32 ticks. The newest state does, but not how long inputs take.
         self.goal = match report.margin_quarters {
@@ -254,6 +258,25 @@ mod tests {
         assert!((5.4..6.0).contains(&few), "2 of 400 inputs are late: {few}");
         let many = lead_with_late_inputs(|report| report % 130 == 100);
         assert!((9.4..10.0).contains(&many), "3 of 400 inputs are late: {many}");
+    }
+
+    #[test]
+    fn late_reports_without_a_contradiction_are_no_jump() {
+        let (mut clock, at) = (InputClock::new(60), |report: u64| Duration::from_millis(report * 50));
+        clock.set(1000, at(2), at(0), at(0));
+        // Inputs take 5 ticks. Those of two reports take 10 and 18 ticks longer: each is within 250 ms of the goal
+        // before it, and both together are not.
+        for report in 1..=600_u64 {
+            let before = clock.tick().unwrap();
+            let newest = clock.advance(at(report)).unwrap();
+            let speed = (clock.tick().unwrap() - before) / 3.0;
+            assert!((0.949..1.051).contains(&speed), "report {report}: {speed}");
+            let late =
+                [(100, 10.0), (105, 18.0)].iter().find(|(late, _)| *late == report).map_or(0.0, |(_, ticks)| *ticks);
+            let margin = clock.tick().unwrap() - (1000.0 + 3.0 * report as f64) - 5.0 - late;
+            clock.on_report(InputReport { newest, margin_quarters: (margin * 4.0).floor() as i8, epoch: 0 });
+        }
+        assert_eq!(clock.jumps(), 0);
     }
 
     #[test]

@@ -15,7 +15,8 @@ pub enum PredictOrder {
         /// The number of the save, below [`MAX_SAVES`].
         save: usize,
     },
-    /// Set the server's states of this tick into the world.
+    /// Set the server's states of this tick into the world, and those of all objects that have not changed since an
+    /// earlier one.
     Correct {
         /// The tick.
         tick: u32,
@@ -49,10 +50,14 @@ enum OrderStage {
 ///
 /// It repeats at most 63 ticks: [`correct`](Self::correct) refuses an older tick, because its save is overwritten.
 /// These are 1,050 ms at 60 ticks a second, 490 ms at 128, and 262 ms at 240. They have to cover the round trip, the
-/// time between two states, and how far inputs are ahead of the server. A game with more ticks a second or slower
-/// paths predicts fewer ticks a second than it draws frames. A refused correction is not lost for good: the next state
-/// of a later tick corrects the world, and one that is always too old says that the client must start again with
-/// [`Predictor::new`].
+/// time between two states, and how far inputs are ahead of the server. A game with slower paths simulates fewer ticks
+/// a second. A refused correction is not lost for good: the next state of a later tick corrects the world, and one that
+/// is always too old says that the client must start again with [`Predictor::new`].
+///
+/// It orders at most 16 steps in a frame, so that a slow machine does not fall further behind with each one. These are
+/// 267 ms at 60 ticks a second, and 125 ms at 128. The others follow in the next frames. Until then the world is shown
+/// a little in the past: [`tick`](Self::tick) is behind [`newest`](Self::newest). A game that repeats more ticks at its
+/// corrections, and has the time, calls [`on_frame`](Self::on_frame) again in the same frame until both are equal.
 ///
 /// # Examples
 ///
@@ -136,11 +141,15 @@ impl Predictor {
     }
 
     /// Demands that the world is put back to a tick, corrected by the server's states, and simulated again. Call it
-    /// only if quantised states differ. Returns false if no save of the tick is left, if the newest input is
-    /// [`MAX_SAVES`] or more ticks later, or if a later correction is due already.
+    /// only if quantised states differ. It replaces an earlier correction that is due: at [`PredictOrder::Correct`] set
+    /// the newest known state up to its tick of each object, also those of other messages. Returns false if no save of
+    /// the tick is left, if the newest input is [`MAX_SAVES`] or more ticks later, or if a later correction is due.
     pub fn correct(&mut self, tick: u32) -> bool {
         let is_kept = (self.oldest..=self.simulated).contains(&tick) && self.newest - tick < MAX_SAVES as u32;
-        if !is_kept || self.correction.is_some_and(|due| due >= tick) {
+        if self.correction == Some(tick) {
+            return true;
+        }
+        if !is_kept || self.correction.is_some_and(|due| due > tick) {
             return false;
         }
         if tick > self.world || (tick == self.world && !self.is_saved) {
@@ -151,7 +160,7 @@ impl Predictor {
         true
     }
 
-    /// Starts a frame: up to 16 more steps are ordered.
+    /// Starts a frame, or continues it: up to 16 more steps are ordered.
     pub const fn on_frame(&mut self) {
         self.steps_left = STEPS_PER_FRAME;
     }
@@ -303,7 +312,8 @@ mod tests {
         }
         assert!(!predictor.correct(36) && !predictor.correct(101));
         assert!(predictor.correct(37));
-        assert!(!predictor.correct(37), "a correction that is due already");
+        assert!(predictor.correct(37), "another message of the same tick");
+        assert!(predictor.correct(38) && !predictor.correct(37), "a later correction is due");
         assert!(!predictor.push(110, 0));
     }
 
