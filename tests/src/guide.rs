@@ -14,6 +14,7 @@ pages! {
     Game: "game.md",
     Operations: "operations.md",
     Performance: "performance.md",
+    Prediction: "prediction.md",
     Security: "security.md",
     Server: "server.md",
     State: "state.md",
