@@ -95,10 +95,10 @@ impl<S: Clone> LateKeys<S> {
         if self.missing.iter().all(|tick| is_missing(*tick)) {
             return None;
         }
-        // States that wait to come out again are later than these.
-        while let Some(state) = self.kept.pop_back() {
-            self.again.push_front(state);
-        }
+        self.again.append(&mut self.kept);
+        // Each comes out at its own tick: one that came late would wait behind later ones otherwise, and come out
+        // after a newer state of its object.
+        self.again.make_contiguous().sort_unstable_by_key(|(tick, id, state)| (*tick, state.is_some(), *id));
         self.forget_save();
         self.repeated_to = self.simulated;
         Some(saved)

@@ -176,3 +176,57 @@ fn only_ticks_that_were_simulated_before_are_repeated_ones() {
     assert_eq!(late.go_back(12, |_| false), Some(5));
     assert!(late.is_repeated(6) && late.is_repeated(9) && !late.is_repeated(10));
 }
+
+/// Plays 400 ticks in which states and ends arrive up to 8 ticks late, keys in gusts, and the client is 4 ticks behind.
+/// Returns the tick and kind of the last state that was set of each object, which the server's is to equal.
+fn last_states(seed: u32) -> [Vec<(u32, bool)>; 2] {
+    let mut random = Random(seed);
+    let mut queue = StateQueue::new(OBJECTS, 1000);
+    let mut late = LateKeys::new(MAX_TICKS, 1000);
+    let mut set = vec![(0, false); usize::from(OBJECTS)];
+    let (mut save, mut truth) = (set.clone(), set.clone());
+    let (mut on_path, mut tick, mut known) = (Vec::new(), 0, 0);
+    for now in 1..=TICKS {
+        for id in 0..OBJECTS {
+            let (is_sent, is_end) = (now < TICKS - 20 && random.below(4) == 0, random.below(6) == 0);
+            if !is_sent {
+                continue;
+            }
+            truth[usize::from(id)] = (now, is_end);
+            on_path.push((now + 2 + random.below(8), now, id, is_end));
+        }
+        on_path.retain(|(arrives, tick, id, is_end)| {
+            match is_end {
+                _ if *arrives > now => return true,
+                true => queue.end(*tick, ObjectId(*id)),
+                false => queue.push(*tick, ObjectId(*id), *tick),
+            }
+            false
+        });
+        known = if random.below(12) == 0 { now.saturating_sub(5) } else { known };
+        let goal = now.saturating_sub(4);
+        if let Some(saved) = late.go_back(goal, |tick| tick > known) {
+            (tick, set) = (saved, save.clone());
+        }
+        while tick < goal {
+            if late.on_step(tick + 1, tick + 1 > known) {
+                save = set.clone();
+            }
+            tick += 1;
+            while let Some((of, id, state)) = late.next(&mut queue, tick) {
+                let before = set[usize::from(id.0)].0;
+                assert!(of > before, "seed {seed}: the state of {of} comes after that of {before}");
+                set[usize::from(id.0)] = (of, state.is_none());
+            }
+        }
+    }
+    [set, truth]
+}
+
+#[test]
+fn late_states_never_come_out_after_newer_ones() {
+    for seed in 1..=200 {
+        let [set, truth] = last_states(seed);
+        assert_eq!(set, truth, "seed {seed}");
+    }
+}
