@@ -403,6 +403,13 @@ impl InputBuffer {
         self.ticks.get(tick as usize % KEPT_TICKS).is_some_and(|kept| *kept == tick && tick > 0)
     }
 
+    /// Returns the keys of a tick if they have arrived. It changes nothing, so that any tick can be asked for: a client
+    /// that has the inputs of other players repeats ticks ([`LateKeys`](crate::LateKeys)).
+    #[must_use]
+    pub fn arrived(&self, tick: u32) -> Option<Keys> {
+        if self.has(tick) { self.keys.get(tick as usize % KEPT_TICKS).copied() } else { None }
+    }
+
     /// Returns the keys of a tick, which the server plays now. Each tick is to be asked for once, in their order.
     pub fn keys(&mut self, tick: u32) -> TickKeys {
         if self.has(tick) {

@@ -13,8 +13,9 @@ use crate::release::StateQueue;
 /// save once keys of such a tick arrive, and simulates up to its present tick again. The states that came out of the
 /// [`StateQueue`] since then come out once more, each at its tick.
 ///
-/// One save is held at most. Keys that arrive later than `max_ticks` after the save change nothing. Nothing is
-/// allocated after [`LateKeys::new`].
+/// A tick lacks keys as long as those of one player are missing: the server sends the keys that it played of each
+/// player, also of a silent one. One save is held at most. Keys that arrive later than `max_ticks` after the save change
+/// nothing. Nothing is allocated after [`LateKeys::new`].
 ///
 /// # Examples
 ///

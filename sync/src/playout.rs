@@ -77,8 +77,8 @@ pub struct PlayoutClock {
     rate: TickRate,
     arrivals: StateArrivals,
     newest: Option<(u32, i64)>,
-    /// The last state that arrived after a newer one.
-    overtaken: Option<u32>,
+    /// Which of the 64 ticks before the newest one had a state that arrived: the lowest bit is the tick before it.
+    seen: u64,
     /// How far the timeline shall be behind the clock, in microseconds; the server's time has another origin.
     target: i64,
     /// The least delay in the window: of the quickest schedule.
@@ -101,7 +101,7 @@ impl PlayoutClock {
             rate,
             arrivals: StateArrivals::new(),
             newest: None,
-            overtaken: None,
+            seen: 0,
             target: 0,
             quickest: 0,
             position: None,
@@ -138,12 +138,15 @@ impl PlayoutClock {
             return;
         };
         if tick <= before {
-            if tick < before && self.overtaken != Some(tick) {
+            let bit = before.checked_sub(tick + 1).and_then(|back| 1_u64.checked_shl(back)).unwrap_or(0);
+            if bit & !self.seen != 0 {
                 self.arrivals.add_overtaken();
-                self.overtaken = Some(tick);
+                self.seen |= bit;
             }
             return;
         }
+        let ahead = tick - before;
+        self.seen = self.seen.checked_shl(ahead).unwrap_or(0) | 1_u64.checked_shl(ahead - 1).unwrap_or(0);
         self.newest = Some((tick, now));
         let delay = now - self.time_of(tick);
         // An outage, and a server that stopped sending, say nothing of the next states. The same holds for states that
@@ -351,6 +354,27 @@ mod tests {
         }
         // 10 % are lost, so that two losses in a row are covered.
         assert!((at(149)..at(155)).contains(&clock.delay()), "{:?}", clock.delay());
+    }
+
+    #[test]
+    fn repeated_states_are_one_state() {
+        let mut clock = PlayoutClock::new(RATE);
+        for state in (4..=1200_u32).filter(|state| state % 10 != 0) {
+            let now = at(u64::from(state) * 50);
+            // Those before come again, behind this one and each other.
+            [0, 2, 1, 3, 2].into_iter().for_each(|back| clock.on_state(3 * (state - back), now));
+            clock.advance(now);
+        }
+        // 10 % come late: the states that were left out come behind the next one, and once each.
+        let late = clock.delay();
+        let mut clock = PlayoutClock::new(RATE);
+        for state in (4..=1200_u32).filter(|state| state % 10 != 0) {
+            let now = at(u64::from(state) * 50);
+            let kept = [0, 2, 1, 3, 2].into_iter().map(|back| state - back).filter(|state| state % 10 != 0);
+            kept.for_each(|state| clock.on_state(3 * state, now));
+            clock.advance(now);
+        }
+        assert!(late < at(105) && (at(149)..at(155)).contains(&clock.delay()), "{late:?}, {:?}", clock.delay());
     }
 
     #[test]

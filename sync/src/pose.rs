@@ -23,7 +23,9 @@ pub struct PoseSample {
     pub pose: Pose,
     /// The velocity in units per second, if the game sends it. Without it the motion between two samples is even.
     pub velocity: Option<[f32; 3]>,
-    /// Whether the object does not move from here on, until the state before the next sample.
+    /// Whether the object does not move from here on, until the state before the next sample. A server sends nothing of
+    /// an object that stands still: without [`Field::rest`](crate::Field::rest) in the state before, the pause and the
+    /// first motion after it are shown as one slow motion.
     pub is_at_rest: bool,
     /// How often the object has jumped so far: nothing is between two samples with different numbers. A game sends
     /// this number, and not a flag in the state of a jump: the message of that state may get lost.
@@ -120,10 +122,10 @@ pub(crate) fn slerp(from: [f32; 4], to: [f32; 4], share: f32) -> [f32; 4] {
     normalized(between)
 }
 
-/// Returns the quaternion with length 1; no rotation if it has no length.
+/// Returns the quaternion with length 1; no rotation if it has no length, or one that is not finite.
 pub(crate) fn normalized(quaternion: [f32; 4]) -> [f32; 4] {
     let length = libm::sqrtf(quaternion.iter().map(|part| part * part).sum());
-    if length > 1e-6 { quaternion.map(|part| part / length) } else { Pose::ORIGIN.rotation }
+    if length > 1e-6 && length.is_finite() { quaternion.map(|part| part / length) } else { Pose::ORIGIN.rotation }
 }
 
 /// Returns the rotation that `first` makes after `second`.

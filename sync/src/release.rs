@@ -53,7 +53,8 @@ impl<S> ReleasedObject<S> {
 
 impl<S: Clone> StateQueue<S> {
     /// Returns a queue for this number of states, of ids below `max_objects`. It has room for one end and one state of
-    /// each object at least.
+    /// each object at least. A push into a full queue searches it for the oldest state that may go, which a hostile
+    /// server can make a search of the whole queue.
     #[must_use]
     pub fn new(max_objects: u16, capacity: usize) -> Self {
         let objects = usize::from(max_objects);

@@ -202,6 +202,8 @@ pub(crate) struct KindLayout {
     zeros: Vec<i32>,
     /// The words of a new object.
     firsts: Vec<i32>,
+    /// The bits of a whole state with all fields.
+    bits: u32,
 }
 
 impl KindLayout {
@@ -224,7 +226,13 @@ impl KindLayout {
             zeros.resize(limits.len(), 0);
             firsts.resize(limits.len(), 0);
         }
-        Self { fields: fields.to_vec(), starts, limits, errors, rest, zeros, firsts }
+        let bits = limits.iter().map(|limit| width(*limit)).sum();
+        Self { fields: fields.to_vec(), starts, limits, errors, rest, zeros, firsts, bits }
+    }
+
+    /// Returns the bits of a whole state with all fields.
+    pub(crate) const fn bits(&self) -> u32 {
+        self.bits
     }
 
     /// Returns whether these words are those of an object at rest.
@@ -278,9 +286,13 @@ impl KindLayout {
 
     /// Returns the number of bits of a word that is sent as a whole.
     pub(crate) fn width(&self, word: usize) -> u32 {
-        let limit = self.limits.get(word).copied().unwrap_or(0);
-        i32::BITS - limit.leading_zeros()
+        width(self.limits.get(word).copied().unwrap_or(0))
     }
+}
+
+/// Returns the number of bits of a word with this largest value.
+const fn width(limit: i32) -> u32 {
+    i32::BITS - limit.leading_zeros()
 }
 
 /// Returns the nearest number of bits that a rotation may have. The builder refuses others later.

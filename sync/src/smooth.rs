@@ -153,6 +153,17 @@ mod tests {
     }
 
     #[test]
+    fn rotation_without_a_usable_length_is_no_difference() {
+        for part in [0.0, 1e20, f32::MAX] {
+            let mut smoothing = Smoothing::new(2, SmoothingDecay::default());
+            smoothing.on_correction(ID, at(0.0), Pose { rotation: [part; 4], ..at(0.0) });
+            (0..1000).for_each(|_| smoothing.advance(1.0));
+            let after = Pose { rotation: [0.0, 1.0, 0.0, 0.0], ..at(0.0) };
+            assert_eq!(smoothing.shown(ID, after), after, "{part}");
+        }
+    }
+
+    #[test]
     fn differences_beyond_25_cm_and_1_m_decay_faster() {
         let decay = SmoothingDecay { small: 0.04, medium: 0.03, large: 0.02 };
         for (difference, time) in [(0.24_f32, 0.04), (0.26, 0.03), (0.99, 0.03), (1.01, 0.02)] {

@@ -12,6 +12,8 @@ use crate::record::GAP_ORDER;
 const BASE_BITS: usize = 8;
 /// The most bits of the number in front of the first id of a message.
 const MAX_GAP_BITS: usize = number_bits(u16::MAX as u32, GAP_ORDER) as usize;
+/// The most bits in front of the fields of a difference (§6.4).
+const MAX_DELTA_BITS: usize = RecordForm::Delta { age: 1 }.bits(0);
 /// How many objects that do not fit are passed over before a message counts as full. Those that do not even fit an
 /// empty message are not counted, because others would wait for them for ever.
 const MAX_MISFITS: u32 = 16;
@@ -77,13 +79,23 @@ pub(super) struct Room {
 impl Room {
     /// Returns the bits that records can have in all, if they are spread over the messages in the order of their ids.
     fn bits(self, max_record_bits: usize) -> usize {
-        let bits = self.bytes_each.saturating_mul(8).saturating_sub(self.header_bits + BASE_BITS);
+        let bits = self.message_bits();
         if self.messages == 1 {
             return bits;
         }
         // At the end of each message there is no room for the next record, and the next one starts with a larger gap.
         // A budget without a limit is `usize::MAX` bytes.
         self.messages.saturating_mul(bits.saturating_sub(MAX_GAP_BITS + max_record_bits))
+    }
+
+    /// Returns the bits that the records of one message can have.
+    const fn message_bits(self) -> usize {
+        self.bytes_each.saturating_mul(8).saturating_sub(self.header_bits + BASE_BITS)
+    }
+
+    /// Returns whether a message has room for a record with fields of this length, whatever its id is.
+    pub(super) const fn fits_alone(self, body_bits: u16) -> bool {
+        MAX_GAP_BITS + MAX_DELTA_BITS + body_bits as usize <= self.message_bits()
     }
 }
 
@@ -103,7 +115,8 @@ impl Used {
     }
 
     fn fits(self, room: Room) -> bool {
-        self.objects <= room.max_objects && self.bits <= room.bits(self.largest)
+        let is_alone = self.objects == 1 && self.bits <= room.message_bits();
+        self.objects <= room.max_objects && (is_alone || self.bits <= room.bits(self.largest))
     }
 
     /// Returns about how many more objects fit.
@@ -180,7 +193,7 @@ impl Selection {
 
     /// Returns whether all candidates fit, which takes less time to find out than to choose. Does not encode them if
     /// there are many more than fit.
-    pub(super) fn all_fit(&mut self, room: Room, encode: &mut impl FnMut(u16, BaselineAges) -> EncodedBody) -> bool {
+    pub(super) fn all_fit(&mut self, room: Room, encode: &mut impl FnMut(u16, PlannedRecord) -> PlannedRecord) -> bool {
         let count = self.candidates.len();
         if count > room.max_objects || count * room.record_bits > room.bits(room.record_bits).saturating_mul(5) / 4 {
             return false;
@@ -201,11 +214,11 @@ impl Selection {
     }
 
     /// Returns the bits of a record. Encodes it, if that was not done before.
-    fn encoded_bits(&mut self, object: u16, encode: &mut impl FnMut(u16, BaselineAges) -> EncodedBody) -> usize {
+    fn encoded_bits(&mut self, object: u16, encode: &mut impl FnMut(u16, PlannedRecord) -> PlannedRecord) -> usize {
         let base = self.base;
         let Some(record) = self.planned.get_mut(usize::from(object)) else { return 0 };
         if record.body.is_none() && !matches!(record.form, RecordForm::Gone { .. }) {
-            record.body = Some(encode(object, record.baseline));
+            *record = encode(object, *record);
         }
         record.bits(base)
     }
@@ -223,7 +236,7 @@ impl Selection {
     }
 
     /// Chooses the most urgent candidates that fit. The others are the candidates for the next choice.
-    pub(super) fn choose(&mut self, room: Room, encode: &mut impl FnMut(u16, BaselineAges) -> EncodedBody) {
+    pub(super) fn choose(&mut self, room: Room, encode: &mut impl FnMut(u16, PlannedRecord) -> PlannedRecord) {
         self.chosen.clear();
         let count = self.count_surely_fitting(room, encode);
         let mut used = Used::default();
@@ -241,7 +254,11 @@ impl Selection {
 
     /// Moves the most urgent candidates to the front and returns how many of them fit, whatever their ids are. Encodes
     /// about as many as fit.
-    fn count_surely_fitting(&mut self, room: Room, encode: &mut impl FnMut(u16, BaselineAges) -> EncodedBody) -> usize {
+    fn count_surely_fitting(
+        &mut self,
+        room: Room,
+        encode: &mut impl FnMut(u16, PlannedRecord) -> PlannedRecord,
+    ) -> usize {
         let (mut high, mut used) = (self.candidates.len(), Used::default());
         while high - used.objects > SORTED {
             let low = used.objects;
@@ -278,7 +295,7 @@ impl Selection {
         &mut self,
         room: Room,
         mut used: Used,
-        encode: &mut impl FnMut(u16, BaselineAges) -> EncodedBody,
+        encode: &mut impl FnMut(u16, PlannedRecord) -> PlannedRecord,
     ) -> Used {
         let (first, mut misfits) = (used.objects, 0);
         for index in first..self.candidates.len() {

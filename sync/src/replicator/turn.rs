@@ -57,22 +57,32 @@ impl Turn<'_> {
             selection.set_base();
             let ticks = self.now().saturating_sub(viewer.counted);
             viewer.counted = self.now();
-            if selection.all_fit(room, &mut |object, baseline| self.body(object, baseline, encodings)) {
+            if selection.all_fit(room, &mut |object, record| self.encoded(object, record, room, encodings)) {
                 selection.choose_all();
                 viewer.record_bits = selection.record_bits();
                 return;
             }
             self.raise_priorities(viewer, encodings, selection, ticks, turns);
         }
-        selection.choose(room, &mut |object, baseline| self.body(object, baseline, encodings));
+        selection.choose(room, &mut |object, record| self.encoded(object, record, room, encodings));
         viewer.record_bits = selection.record_bits();
     }
 
-    /// Returns the encoded fields of an object. Encodes them, if no client needed them before.
-    fn body(&self, object: u16, baseline: BaselineAges, encodings: &mut Encodings) -> EncodedBody {
+    /// Returns a record with its encoded fields. Encodes them, if no client needed them before. A difference for which
+    /// no message has room, and that is longer than the whole state, is replaced by the whole state: that of an object
+    /// that jumped. Elsewhere the longer difference is cheaper, because the next one can use the object's motion.
+    fn encoded(&self, object: u16, record: PlannedRecord, room: Room, encodings: &mut Encodings) -> PlannedRecord {
         let index = usize::from(object);
         let layout = self.objects.get(index).and_then(|object| self.schema.layout(object.kind));
-        layout.map_or_else(EncodedBody::default, |layout| encodings.body(self.commits, layout, index, baseline))
+        let Some(layout) = layout else { return PlannedRecord { body: Some(EncodedBody::default()), ..record } };
+        let body = encodings.body(self.commits, layout, index, record.baseline);
+        let is_short = room.fits_alone(body.bits) || u32::from(body.bits) <= layout.bits();
+        if record.form == RecordForm::Whole || is_short {
+            return PlannedRecord { body: Some(body), ..record };
+        }
+        let baseline = BaselineAges::default();
+        let body = encodings.body(self.commits, layout, index, baseline);
+        PlannedRecord { form: RecordForm::Whole, baseline, body: Some(body) }
     }
 
     /// Raises the priorities of all candidates. Those that did not change are candidates once in this number of turns.

@@ -35,6 +35,21 @@ fn message_has_what_is_not_confirmed() {
 }
 
 #[test]
+fn what_has_arrived_can_be_asked_for_in_any_order() {
+    let (mut buffer, mut buf) = (InputBuffer::new(0), [0; MAX_INPUT_BYTES]);
+    for ticks in [100..=101, 104..=105] {
+        let length = log(ticks).write(None, &mut buf);
+        buffer.read(&buf[..length], 103.0).unwrap();
+    }
+    let arrived = |buffer: &InputBuffer| [105, 0, 100, 102, 106, 104, 101].map(|tick| buffer.arrived(tick));
+    let expected = [Some(105), None, Some(100), None, None, Some(104), Some(101)];
+    assert_eq!((arrived(&buffer), buffer.missed()), (expected, 0));
+    // The keys that are held are those of the last tick that was played.
+    assert_eq!([100, 101, 102].map(|tick| buffer.keys(tick).keys), [100, 101, 101]);
+    assert_eq!((arrived(&buffer), buffer.missed()), (expected, 1));
+}
+
+#[test]
 fn report_confirms_inputs_of_its_epoch_within_its_range() {
     for (epoch, margin_quarters, is_present, first) in
         [(0, 5, true, 106), (0, -5, true, 106), (1, 5, false, 100), (0, i8::MIN, true, 100), (0, i8::MAX, true, 100)]

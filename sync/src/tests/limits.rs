@@ -84,3 +84,34 @@ fn states_take_64_mib_at_most_unless_the_game_allows_more() {
         assert_eq!(replica.objects().count(), if is_read { usize::from(objects) } else { 0 });
     }
 }
+
+/// Eight integers of 30 bits, all of which change at each tick: each difference to a baseline is longer than the whole.
+#[test]
+fn room_for_a_whole_state_is_enough_for_any_change() {
+    let mut schema = Schema::builder();
+    let kind = schema.add(&[(); 8].map(|()| Field::integer(0, (1 << 30) - 1)));
+    let schema = Arc::new(schema.build().unwrap());
+    let (mut replicator, mut replica) = (Replicator::new(schema.clone(), 10, 1, 60), Replica::new(schema, 10));
+    let (viewer, id) = (replicator.add_viewer().unwrap(), ObjectId(9));
+    replicator.spawn(id, kind).unwrap();
+    for tick in 1..=300_u32 {
+        let values: [i32; 8] = core::array::from_fn(|field| {
+            (tick.wrapping_mul(2_654_435_761).rotate_left(field as u32 * 5) & ((1 << 30) - 1)) as i32
+        });
+        for (field, value) in values.iter().enumerate() {
+            replicator.object(id).unwrap().set_integer(field, *value).unwrap();
+        }
+        replicator.commit(tick).unwrap();
+        let mut buf = [0; 30 + 15];
+        if tick % 2 == 0 {
+            replicator.plan(viewer, 3, buf.len());
+        }
+        let message = replicator.write(viewer, &mut buf).unwrap();
+        replica.read(&buf[..message.bytes]).unwrap();
+        replicator.on_acknowledged(viewer, message.tag);
+        let object = replica.object(id).unwrap();
+        assert_eq!(core::array::from_fn(|field| object.integer(field).unwrap()), values, "tick {tick}");
+    }
+    // The client has one object all the time.
+    assert!(matches!(changes(&mut replica)[..], [ReplicaChange::Appeared { .. }]));
+}

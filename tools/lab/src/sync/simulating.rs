@@ -27,27 +27,33 @@ pub struct Correction {
     pub moved: [f32; 3],
 }
 
-/// The keys of all players for a tick.
+/// The keys of all players for a tick, as far as they have arrived.
 #[derive(Clone, Copy, Debug)]
-pub struct StepKeys {
-    inputs: [PlayerInput; PLAYERS],
-    /// Whether those of a player had not arrived: the keys that it held before are repeated.
-    is_missing: bool,
-}
+pub struct StepKeys([Option<PlayerInput>; PLAYERS]);
 
 impl StepKeys {
     /// Returns the keys of a tick that are known, or that never will be.
     #[must_use]
-    pub const fn known(inputs: [PlayerInput; PLAYERS]) -> Self {
-        Self { inputs, is_missing: false }
+    pub fn known(inputs: [PlayerInput; PLAYERS]) -> Self {
+        Self(inputs.map(Some))
     }
 
     /// Returns the keys of a tick, as far as they have arrived.
     #[must_use]
-    pub fn arrived(buffers: &mut [InputBuffer; PLAYERS], tick: u32) -> Self {
-        let keys = buffers.each_mut().map(|buffer| buffer.keys(tick));
-        let is_missing = keys.iter().any(|keys| keys.is_missing);
-        Self { inputs: keys.map(|keys| PlayerInput(keys.keys)), is_missing }
+    pub fn arrived(buffers: &[InputBuffer; PLAYERS], tick: u32) -> Self {
+        Self(buffers.each_ref().map(|buffer| buffer.arrived(tick).map(PlayerInput)))
+    }
+
+    /// Returns whether those of a player have not arrived.
+    fn is_missing(&self) -> bool {
+        self.0.iter().any(Option::is_none)
+    }
+
+    /// Returns the keys to simulate with: those that a player held before, where none have arrived.
+    fn or_held(&self, held: [PlayerInput; PLAYERS]) -> [PlayerInput; PLAYERS] {
+        let mut inputs = held;
+        inputs.iter_mut().zip(self.0).for_each(|(input, arrived)| *input = arrived.unwrap_or(*input));
+        inputs
     }
 }
 
@@ -57,8 +63,10 @@ pub struct SimulatedCubes {
     tick: u32,
     queue: StateQueue<CubeState>,
     late: LateKeys<CubeState>,
-    /// The world before the first tick that was simulated without all keys.
-    save: Option<CubeSave>,
+    /// The keys of the world's tick.
+    held: [PlayerInput; PLAYERS],
+    /// The world before the first tick that was simulated without all keys, and the keys of its tick.
+    save: Option<(CubeSave, [PlayerInput; PLAYERS])>,
     /// `None` for the thesis's client, which shows what it simulates and sets states as they came.
     smoothing: Option<Smoothing>,
     corrected: Vec<Correction>,
@@ -74,6 +82,7 @@ impl SimulatedCubes {
             tick: 0,
             queue: StateQueue::new(ids, objects * QUEUED_STATES),
             late: LateKeys::new(MAX_STEPS, objects * QUEUED_STATES),
+            held: [PlayerInput::NONE; PLAYERS],
             save: None,
             smoothing: smoothing.map(|decay| Smoothing::new(ids, decay)),
             corrected: Vec::new(),
@@ -105,7 +114,7 @@ impl SimulatedCubes {
         if goal.saturating_sub(self.tick) > MAX_STEPS {
             self.tick = goal - 1;
         }
-        if let Some(saved) = self.late.go_back(goal, |tick| keys_of(tick).is_missing) {
+        if let Some(saved) = self.late.go_back(goal, |tick| keys_of(tick).is_missing()) {
             self.repeat(saved, newest, &mut keys_of);
         }
         while self.tick < goal {
@@ -117,11 +126,12 @@ impl SimulatedCubes {
     /// Simulates a tick.
     fn step(&mut self, newest: u32, keys_of: &mut impl FnMut(u32) -> StepKeys) {
         let keys = keys_of(self.tick + 1);
-        if self.late.on_step(self.tick + 1, keys.is_missing) {
-            self.save = Some(self.world.save());
+        if self.late.on_step(self.tick + 1, keys.is_missing()) {
+            self.save = Some((self.world.save(), self.held));
         }
         self.tick += 1;
-        self.world.step(&keys.inputs);
+        self.held = keys.or_held(self.held);
+        self.world.step(&self.held);
         self.release();
         if self.smoothing.is_some() && newest >= self.tick {
             self.put_back();
@@ -131,9 +141,10 @@ impl SimulatedCubes {
     /// Goes back to the save, and simulates all ticks since then again. What is shown approaches the result from where
     /// it was.
     fn repeat(&mut self, saved: u32, newest: u32, keys_of: &mut impl FnMut(u32) -> StepKeys) {
-        let Some(save) = &self.save else { return };
+        let Some((save, held)) = &self.save else { return };
         let before: Vec<_> = self.world.states().collect();
         self.world.restore(save);
+        self.held = *held;
         let simulated = std::mem::replace(&mut self.tick, saved);
         while self.tick < simulated {
             self.step(newest, keys_of);
@@ -283,9 +294,11 @@ mod tests {
         let mut asked = 0;
         cubes.play(goal, 0, |tick| {
             asked += 1;
-            let is_missing = missing.contains(&tick);
-            let inputs = if is_missing { [PlayerInput::RIGHT; PLAYERS] } else { played.keys[tick as usize] };
-            StepKeys { inputs, is_missing }
+            if missing.contains(&tick) {
+                StepKeys([None; PLAYERS])
+            } else {
+                StepKeys::known(played.keys[tick as usize])
+            }
         });
         asked
     }
