@@ -14,8 +14,8 @@ use crate::release::StateQueue;
 /// [`StateQueue`] since then come out once more, each at its tick.
 ///
 /// A tick lacks keys as long as those of one player are missing: the server sends the keys that it played of each
-/// player, also of a silent one. One save is held at most. Keys that arrive later than `max_ticks` after the save change
-/// nothing. Nothing is allocated after [`LateKeys::new`].
+/// player, also of a silent one. One save is held at most. Keys that arrive later than `max_ticks` after the save
+/// change nothing. Nothing is allocated after [`LateKeys::new`].
 ///
 /// # Examples
 ///
