@@ -37,8 +37,14 @@ impl Browser {
     /// Opens a page. Where no browser is installed, it says that the test is skipped and returns `None`, or fails if
     /// one is required.
     pub(crate) fn open(profile: &Path, url: &str) -> Option<Self> {
-        let flags =
-            ["--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0", "--window-size=1280,860"];
+        let flags = [
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--remote-debugging-port=0",
+            "--window-size=1280,860",
+            "--hide-scrollbars",
+        ];
         let profile = format!("--user-data-dir={}", profile.display());
         let start = |name| {
             let mut command = Command::new(name);
