@@ -78,6 +78,15 @@ impl Prediction {
         }
     }
 
+    /// Adds the keys of all ticks up to this one. Returns whether they were taken: not after a pause, and not after a
+    /// jump back of the clock.
+    fn push(&mut self, newest: u32, log: &InputLog) -> bool {
+        let before = self.predictor.newest();
+        // Ticks between the server's state and the first input had no keys of ours.
+        let mut ticks = (before..newest).map(|tick| tick + 1);
+        before <= newest && ticks.all(|tick| self.predictor.push(tick, log.keys(tick).unwrap_or(0)))
+    }
+
     /// Obeys the orders of a frame.
     #[allow(clippy::indexing_slicing, reason = "the number of a save is below MAX_SAVES")]
     fn advance(&mut self) {
@@ -178,17 +187,22 @@ impl Player {
                 ReplicaChange::Appeared { id, .. } | ReplicaChange::Updated { id } => self.update(id),
             }
         }
+        self.check(header.tick);
     }
 
     fn update(&mut self, id: ObjectId) {
         let Some(object) = self.replica.object(id) else { return };
         let (tick, Some((figure, is_at_rest))) = (object.tick(), figure(&object)) else { return };
         self.samples.add(id, sample(tick, &figure, is_at_rest));
-        if self.slot == Some(id) {
-            match &mut self.prediction {
-                Some(prediction) => prediction.check(tick, figure),
-                None => self.prediction = Some(Prediction::start(tick, figure)),
-            }
+    }
+
+    /// Compares the own figure with that of a message of this tick. A figure that rests gets no new states: it is where
+    /// it was, also at this tick.
+    fn check(&mut self, tick: u32) {
+        let Some(object) = self.slot.and_then(|slot| self.replica.object(slot)) else { return };
+        let (Some((figure, is_at_rest)), Some(prediction)) = (figure(&object), &mut self.prediction) else { return };
+        if tick == object.tick() || (is_at_rest && tick > object.tick()) {
+            prediction.check(tick, figure);
         }
     }
 
@@ -201,30 +215,26 @@ impl Player {
         // After a jump back of the clock the inputs of its ticks are made again. A tick may be the last one there is.
         let before = newest.saturating_sub(1);
         let made = self.made.filter(|made| *made <= newest).unwrap_or(before).max(newest.saturating_sub(MAX_GAP));
-        for tick in (made..newest).map(|tick| tick + 1) {
-            self.log.push(tick, self.keys, shown);
-            self.predict(tick);
-        }
-        self.made = Some(newest.max(made));
+        (made..newest).for_each(|tick| self.log.push(tick + 1, self.keys, shown));
+        self.made = Some(newest);
+        self.predict(newest);
         let mut buf = [0; MAX_INPUT_BYTES];
         let length = self.log.write(self.replica.resync_request(), &mut buf);
         // If it is refused, the next message repeats its inputs.
         let _ = self.client.send_message(self.channels.inputs, buf.get(..length).unwrap_or(&[]));
     }
 
-    fn predict(&mut self, tick: u32) {
+    /// Predicts the own figure up to the tick of its newest input.
+    fn predict(&mut self, newest: u32) {
+        if !self.prediction.as_mut().is_some_and(|prediction| prediction.push(newest, &self.log)) {
+            // It starts again at the newest message, and does not wait for a state: a figure that rests gets none.
+            let Some((tick, figure)) = self.replica.newest_tick().zip(self.own_at_server()) else { return };
+            self.prediction.insert(Prediction::start(tick, figure)).push(newest, &self.log);
+        }
         let Some(prediction) = &mut self.prediction else { return };
         let before = prediction.predictor.repeated();
-        // Ticks between the server's state and the first input had no keys of ours.
-        let first = prediction.predictor.newest().saturating_add(1);
-        let is_taken =
-            (first..tick).all(|tick| prediction.predictor.push(tick, 0)) && prediction.predictor.push(tick, self.keys);
         prediction.advance();
         self.corrections += u64::from(prediction.predictor.repeated() > before);
-        if !is_taken {
-            // After a pause it starts again with the next state.
-            self.prediction = None;
-        }
     }
 
     /// Returns the own figure as it is shown: ahead of the server.

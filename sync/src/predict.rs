@@ -126,7 +126,8 @@ impl Predictor {
     /// Adds the own keys of the next tick. Returns whether they were taken: a tick that is not the next one, and one
     /// that is [`MAX_SAVES`] or more ticks ahead of the world or of a correction that is due, is refused. Ticks must
     /// not be left out: after a refusal push the same tick again later, or start again with [`Predictor::new`] and a
-    /// state of the server.
+    /// state of the server. An object that did not change gets no new state: start with the one that
+    /// [`Replica`](crate::Replica) has, at [`Replica::newest_tick`](crate::Replica::newest_tick).
     pub fn push(&mut self, tick: u32, keys: Keys) -> bool {
         // The keys of all ticks that are still to be simulated are needed.
         let oldest = self.correction.map_or(self.world, |due| due.min(self.world));
@@ -143,7 +144,9 @@ impl Predictor {
     /// Demands that the world is put back to a tick, corrected by the server's states, and simulated again. Call it
     /// only if quantised states differ. It replaces an earlier correction that is due: at [`PredictOrder::Correct`] set
     /// the newest known state up to its tick of each object, also those of other messages. Returns false if no save of
-    /// the tick is left, if the newest input is [`MAX_SAVES`] or more ticks later, or if a later correction is due.
+    /// the tick is left, if the newest input is [`MAX_SAVES`] or more ticks later, or if a later correction is due. An
+    /// object at rest gets no new state while the prediction moves it: compare with its last state at the tick of each
+    /// later message, too.
     pub fn correct(&mut self, tick: u32) -> bool {
         let is_kept = (self.oldest..=self.simulated).contains(&tick) && self.newest - tick < MAX_SAVES as u32;
         if self.correction == Some(tick) {

@@ -15,6 +15,7 @@ use super::arena_client::Player;
 use super::arena_server::Game;
 
 const MAX_TIME: Duration = Duration::from_secs(60);
+const PAUSE_STEP: Duration = Duration::from_millis(1);
 const LEFT: u32 = 4;
 const RIGHT: u32 = 8;
 
@@ -42,8 +43,16 @@ impl Drop for Running {
     }
 }
 
-/// Starts a server behind a proxy with 40 to 50 ms each way. Returns the address for clients.
-fn start(loss: f64) -> (SocketAddr, [Running; 2]) {
+/// A server behind a proxy, which can stand still for a time.
+struct Server {
+    /// The address for clients.
+    address: SocketAddr,
+    stops_proxy: Arc<AtomicBool>,
+    _running: [Running; 2],
+}
+
+/// Starts a server behind a proxy with 40 to 50 ms each way.
+fn start(loss: f64) -> Server {
     let sockets = Sockets::bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
     let conditions = Conditions {
         latency: Duration::from_millis(40),
@@ -61,7 +70,15 @@ fn start(loss: f64) -> (SocketAddr, [Running; 2]) {
         proxy.turn(clock.monotonic());
         proxy.wait(Duration::from_millis(5), clock.monotonic()).unwrap();
     };
-    (address, [Running::start(move || game.turn()), Running::start(forward)])
+    let stops_proxy = Arc::default();
+    let running = [Running::start(move || game.turn()), unless(&stops_proxy, forward)];
+    Server { address, stops_proxy, _running: running }
+}
+
+/// Runs a function again and again, unless it is stopped.
+fn unless(is_stopped: &Arc<AtomicBool>, mut turn: impl FnMut() + Send + 'static) -> Running {
+    let is_stopped = Arc::clone(is_stopped);
+    Running::start(move || if is_stopped.load(Ordering::Relaxed) { std::thread::sleep(PAUSE_STEP) } else { turn() })
 }
 
 /// Runs two clients, each in its own thread's place by turns, until something has happened.
@@ -93,8 +110,8 @@ fn own_figure_moves_at_once_and_is_where_the_server_has_it() {
 
 /// Moves a figure and lets it rest. Returns how often its place was corrected.
 fn move_and_rest() -> u64 {
-    let (address, _running) = start(5.0);
-    let mut players = join(address);
+    let server = start(5.0);
+    let mut players = join(server.address);
     for keys in [RIGHT, LEFT, 0] {
         let before = players[0].own().unwrap();
         players[0].keys = keys;
@@ -123,8 +140,8 @@ fn move_and_rest() -> u64 {
 
 #[test]
 fn bots_hit_figures_that_run_where_they_saw_them() {
-    let (address, _running) = start(5.0);
-    let mut players = join(address);
+    let server = start(5.0);
+    let mut players = join(server.address);
     let start = Instant::now();
     let mut turns = 0_u32;
     while players[0].own().is_none_or(|own| own.score < 3) {
@@ -138,4 +155,46 @@ fn bots_hit_figures_that_run_where_they_saw_them() {
     let lives = |players: &[Player; 2]| players[1].own_at_server().map_or(0, |own| own.lives);
     run_until(&mut players, "the other one was hit as often", |players| lives(players) >= 3);
     assert!(players.iter().all(|player| player.client.close_reason().is_none()));
+}
+
+/// Takes turns for a time.
+fn run_for(players: &mut [Player; 2], millis: u64) {
+    let start = Instant::now();
+    run_until(players, "time passes", |_| start.elapsed() > Duration::from_millis(millis));
+}
+
+#[test]
+fn client_that_was_suspended_predicts_again_at_rest() {
+    let server = start(5.0);
+    let mut players = join(server.address);
+    players.iter_mut().for_each(|player| player.keys = 0);
+    run_for(&mut players, 500);
+    // The inputs of more ticks are missing than can be repeated.
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(2500) {
+        players[1].turn();
+    }
+    run_for(&mut players, 200);
+    let before = players[0].own().expect("a prediction, also of a figure that rests");
+    players[0].keys = RIGHT;
+    run_for(&mut players, 200);
+    assert!(players[0].own().is_some_and(|own| own.place[0] > before.place[0]), "{before:?}");
+}
+
+#[test]
+fn figure_that_never_moved_is_put_back() {
+    let server = start(0.0);
+    let mut players = join(server.address);
+    run_for(&mut players, 500);
+    let before = players[0].own().unwrap();
+    assert_eq!(players[0].own_at_server(), Some(before));
+    // The keys arrive too late for their ticks, so that the server's figure rests and gets no new state.
+    server.stops_proxy.store(true, Ordering::Relaxed);
+    for (keys, millis) in [(0, 50), (RIGHT, 150), (0, 500)] {
+        players[0].keys = keys;
+        run_for(&mut players, millis);
+    }
+    assert_ne!(players[0].own(), Some(before));
+    server.stops_proxy.store(false, Ordering::Relaxed);
+    run_until(&mut players, "it is where the server has it", |players| players[0].own() == Some(before));
 }
