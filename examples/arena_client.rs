@@ -24,8 +24,7 @@ use slipgate::sync::{
 };
 use slipgate_token_issuer::{Issuer, Key, Limits, TokenRequest, system_entropy, wall_clock};
 
-/// Assumptions about the path until reports of the server arrive.
-const FIRST_ROUND_TRIP: Duration = Duration::from_millis(100);
+/// An assumption about the path until reports of the server arrive.
 const FIRST_JITTER: Duration = Duration::from_millis(20);
 /// Ticks without an input, after a pause of this machine, beyond which the client starts again at the present.
 const MAX_GAP: u32 = 30;
@@ -176,7 +175,10 @@ impl Player {
     /// Reads a message of the server. If it is refused, the next inputs ask the server to send everything again.
     fn read(&mut self, message: &[u8], at: Duration) {
         let Ok(header) = self.replica.read(message) else { return };
-        self.input_clock.set(header.tick, FIRST_ROUND_TRIP, FIRST_JITTER, at);
+        // The first call counts. Inputs would be late for seconds if it assumed another path than there is.
+        if let Some(round_trip) = self.client.path().and_then(|path| path.congestion.round_trip) {
+            self.input_clock.set(header.tick, round_trip, FIRST_JITTER, at);
+        }
         if let Some(report) = header.report.filter(|report| self.log.on_report(*report)) {
             self.input_clock.on_report(report);
         }

@@ -53,9 +53,14 @@ struct Server {
 
 /// Starts a server behind a proxy with 40 to 50 ms each way.
 fn start(loss: f64) -> Server {
+    start_behind(Duration::from_millis(40), loss)
+}
+
+/// Starts a server behind a proxy with a delay each way, and up to 10 ms more.
+fn start_behind(latency: Duration, loss: f64) -> Server {
     let sockets = Sockets::bind(&["127.0.0.1:0".parse().unwrap()]).unwrap();
     let conditions = Conditions {
-        latency: Duration::from_millis(40),
+        latency,
         jitter: Duration::from_millis(10),
         order: Order::Free,
         loss: Loss::Random(Share::percent(loss)),
@@ -197,4 +202,20 @@ fn figure_that_never_moved_is_put_back() {
     assert_ne!(players[0].own(), Some(before));
     server.stops_proxy.store(false, Ordering::Relaxed);
     run_until(&mut players, "it is where the server has it", |players| players[0].own() == Some(before));
+}
+
+#[test]
+fn first_keys_arrive_in_time_on_a_path_of_300_ms() {
+    // A machine that pauses makes inputs late.
+    let mut corrections = Vec::new();
+    while corrections.last().is_none_or(|corrections| *corrections > 0) {
+        assert!(corrections.len() < 5, "corrections: {corrections:?}");
+        let server = start_behind(Duration::from_millis(150), 0.0);
+        let mut players = join(server.address);
+        let before = players[0].own_at_server();
+        players[0].keys = RIGHT;
+        run_until(&mut players, "the figure moves", |players| players[0].own_at_server() != before);
+        run_for(&mut players, 300);
+        corrections.push(players[0].corrections);
+    }
 }
