@@ -22,6 +22,9 @@ pub struct PoseSample {
     /// The pose at this tick.
     pub pose: Pose,
     /// The velocity in units per second, if the game sends it. Without it the motion between two samples is even.
+    /// It is that of the motion that happened in the last tick, and not what the keys or the physics ask for: zero
+    /// where a wall stops the object. Pressed against it, the object does not change and gets no newer sample, so that
+    /// a velocity into the wall shows it up to 100 ms ahead as long as it stays there.
     pub velocity: Option<[f32; 3]>,
     /// Whether the object does not move from here on, until the state before the next sample. A server sends nothing of
     /// an object that stands still: without [`Field::rest`](crate::Field::rest) in the state before, the pause and the
