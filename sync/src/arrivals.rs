@@ -39,6 +39,9 @@ struct StateArrival {
     least_after: i64,
     /// This state, and those that it overtook and that arrived later.
     states: i64,
+    /// Whether it counts as arrived at the moment of the state before. It came later than that: both waited in the
+    /// socket of a client that did not read it for a time.
+    is_read_with_another: bool,
 }
 
 impl StateArrival {
@@ -78,12 +81,22 @@ impl StateArrivals {
     /// Adds an arrival.
     pub(crate) fn add(&mut self, at: i64, delay: i64, spacing: i64) {
         self.started.get_or_insert(at);
+        let is_read_with_another = self.newest_first().next().is_some_and(|before| before.at == at);
         let mut least_before = delay;
         for other in self.newest_first_mut().take_while(|other| at - other.at <= RECENT) {
             other.least_after = other.least_after.min(delay);
             least_before = least_before.min(other.delay);
         }
-        let arrival = StateArrival { at, delay, spacing, spread: 0, least_before, least_after: delay, states: 1 };
+        let arrival = StateArrival {
+            at,
+            delay,
+            spacing,
+            spread: 0,
+            least_before,
+            least_after: delay,
+            states: 1,
+            is_read_with_another,
+        };
         if self.kept.len() < MAX_ARRIVALS {
             self.kept.push(arrival);
         } else if let Some(oldest) = self.kept.get_mut(self.next) {
@@ -118,8 +131,9 @@ impl StateArrivals {
     pub(crate) fn path_delay(&self, now: i64, interval: i64) -> Option<PathDelay> {
         let window = || self.newest_first().take_while(|arrival| now - arrival.at <= WINDOW);
         let oldest = window().last()?.at;
-        let quickest = window().map(|arrival| arrival.delay).min()?;
         let current = self.current_delay(now)?;
+        let is_exact = |arrival: &&StateArrival| !arrival.is_read_with_another;
+        let quickest = window().filter(is_exact).map(|arrival| arrival.delay).min().unwrap_or(current);
         let (mut count, mut excess, mut states, mut time) = (0, 0_i64, 0, 0);
         for arrival in window() {
             count += 1;
