@@ -28,6 +28,9 @@ use slipgate_token_issuer::{Issuer, Key, Limits, TokenRequest, system_entropy, w
 const FIRST_JITTER: Duration = Duration::from_millis(20);
 /// Ticks without an input, after a pause of this machine, beyond which the client starts again at the present.
 const MAX_GAP: u32 = 30;
+/// Ticks after the newest message of the server in which the figure still moves, one second. The next message can
+/// correct all of them, because the predictor repeats 63.
+const MAX_AHEAD: u32 = MAX_SAVES as u32 - RATE.between_states - 1;
 
 fn main() -> Result<(), Box<dyn Error>> {
     tracing_subscriber::fmt::init();
@@ -213,7 +216,9 @@ impl Player {
         // The player acts by what is on the screen: the frame before.
         let shown = self.playout.tick();
         self.playout.advance(now);
-        let Some(newest) = self.input_clock.advance(now) else { return };
+        let Some((newest, received)) = self.input_clock.advance(now).zip(self.replica.newest_tick()) else { return };
+        // While the server is silent, the own figure stands still after a second, and no inputs are made.
+        let newest = newest.min(received.saturating_add(MAX_AHEAD));
         // After a jump back of the clock the inputs of its ticks are made again. A tick may be the last one there is.
         let before = newest.saturating_sub(1);
         let made = self.made.filter(|made| *made <= newest).unwrap_or(before).max(newest.saturating_sub(MAX_GAP));

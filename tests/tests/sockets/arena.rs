@@ -43,10 +43,11 @@ impl Drop for Running {
     }
 }
 
-/// A server behind a proxy, which can stand still for a time.
+/// A server behind a proxy. Both can stand still for a time.
 struct Server {
     /// The address for clients.
     address: SocketAddr,
+    stops_game: Arc<AtomicBool>,
     stops_proxy: Arc<AtomicBool>,
     _running: [Running; 2],
 }
@@ -75,9 +76,9 @@ fn start_behind(latency: Duration, loss: f64) -> Server {
         proxy.turn(clock.monotonic());
         proxy.wait(Duration::from_millis(5), clock.monotonic()).unwrap();
     };
-    let stops_proxy = Arc::default();
-    let running = [Running::start(move || game.turn()), unless(&stops_proxy, forward)];
-    Server { address, stops_proxy, _running: running }
+    let (stops_game, stops_proxy) = (Arc::default(), Arc::default());
+    let running = [unless(&stops_game, move || game.turn()), unless(&stops_proxy, forward)];
+    Server { address, stops_game, stops_proxy, _running: running }
 }
 
 /// Runs a function again and again, unless it is stopped.
@@ -218,4 +219,24 @@ fn first_keys_arrive_in_time_on_a_path_of_300_ms() {
         run_for(&mut players, 300);
         corrections.push(players[0].corrections);
     }
+}
+
+#[test]
+fn figure_stands_still_a_second_after_the_last_message() {
+    let server = start(0.0);
+    let mut players = join(server.address);
+    run_for(&mut players, 500);
+    let before = players[0].own().unwrap();
+    server.stops_game.store(true, Ordering::Relaxed);
+    players[0].keys = RIGHT;
+    run_for(&mut players, 2500);
+    let way = players[0].own().unwrap().place[0] - before.place[0];
+    // A metre for each ten ticks.
+    assert!((4000..=6000).contains(&way), "{way} mm");
+    server.stops_game.store(false, Ordering::Relaxed);
+    run_for(&mut players, 500);
+    players[0].keys = LEFT;
+    run_until(&mut players, "the figure reaches the wall", |players| {
+        players[0].own() == players[0].own_at_server() && players[0].own().is_some_and(|own| own.place[0] == -12_000)
+    });
 }
