@@ -26,6 +26,12 @@ pub(crate) struct HeaderRecord {
 }
 
 impl HeaderRecord {
+    /// The bits of the longest header.
+    pub(crate) const MAX_BITS: usize = {
+        let report = Some(InputReport { newest: 0, margin_quarters: 0, epoch: 1 });
+        Self { tick: 0, wide: Some(0), report, is_first: true }.bits()
+    };
+
     const fn has_parts(&self) -> bool {
         self.wide.is_some() || self.report.is_some() || !self.is_first
     }

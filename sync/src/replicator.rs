@@ -5,6 +5,7 @@ mod interest;
 mod replicated;
 mod selection;
 mod sent_log;
+mod smallest_message;
 mod turn;
 mod viewer;
 
@@ -363,6 +364,8 @@ impl Replicator {
 
     /// Chooses objects for several messages of this commit, each of which has `bytes_each` bytes. The next calls of
     /// [`write`](Self::write) write these by ascending ids, which takes fewer bytes than to choose for each message.
+    /// Each message keeps room for one more record: if it has room for few, [`write`](Self::write) alone fills it
+    /// better.
     pub fn plan(&mut self, viewer: ViewerId, messages: usize, bytes_each: usize) {
         self.planned_for = None;
         self.choose(viewer, messages.max(1), bytes_each);
@@ -404,7 +407,8 @@ impl Replicator {
     /// Writes a message for a client into `buf`, which must not be longer than a message may be. It describes the most
     /// urgent objects that fit. Another call writes the next objects of this commit. Returns `None` if no more are due
     /// or fit. The first message of a commit is always written, as long as its header fits: a client that gets no
-    /// message cannot tell silence from loss.
+    /// message cannot tell silence from loss. An object that does not fit into an empty message is left out, without an
+    /// error: [`Schema::min_message_bytes`] has room for any.
     pub fn write(&mut self, viewer: ViewerId, buf: &mut [u8]) -> Option<StateMessage> {
         let newest = self.commits.newest();
         let planned = Some((viewer, newest));

@@ -19,6 +19,7 @@ mod resets;
 mod shots;
 mod silence;
 mod simulated;
+mod smallest_message;
 mod snap;
 mod stalls;
 mod urgency;

@@ -9,9 +9,9 @@ use crate::object_set::ObjectSet;
 use crate::record::GAP_ORDER;
 
 /// The bits of the common baseline, behind the header of a message (§6.3).
-const BASE_BITS: usize = 8;
+pub(super) const BASE_BITS: usize = 8;
 /// The most bits of the number in front of the first id of a message.
-const MAX_GAP_BITS: usize = number_bits(u16::MAX as u32, GAP_ORDER) as usize;
+pub(super) const MAX_GAP_BITS: usize = number_bits(u16::MAX as u32, GAP_ORDER) as usize;
 /// The most bits in front of the fields of a difference (§6.4).
 const MAX_DELTA_BITS: usize = RecordForm::Delta { age: 1 }.bits(0);
 /// How many objects that do not fit are passed over before a message counts as full. Those that do not even fit an
@@ -33,6 +33,9 @@ pub(super) enum RecordForm {
 }
 
 impl RecordForm {
+    /// The most bits of a form.
+    pub(super) const MAX_BITS: usize = Self::Whole.bits(0);
+
     pub(super) const fn bits(self, base: u8) -> usize {
         match self {
             Self::Delta { age } if age == base => 1,
