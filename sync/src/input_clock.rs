@@ -31,6 +31,24 @@ const KEPT_LEADS: usize = 256;
 /// back, [`advance`](Self::advance) returns earlier ticks than before, whose inputs are to be made again.
 /// [`InputLog`](crate::InputLog) starts an epoch with the first of them, and the server plays the inputs of this
 /// epoch.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use slipgate_sync::{InputClock, InputReport};
+///
+/// let (mut clock, at) = (InputClock::new(60), Duration::from_millis);
+/// assert_eq!(clock.advance(at(0)), None, "no state has arrived");
+/// // The state of tick 1000 arrives. Tick 1007 is the first one in time: 100 ms are 6 ticks, and one more.
+/// clock.set(1000, at(100), at(0), at(0));
+/// assert_eq!(clock.advance(at(0)), Some(1007));
+/// assert_eq!(clock.advance(at(50)), Some(1010));
+/// // The input came two ticks too late. The clock runs faster, by 5 % at most.
+/// clock.on_report(InputReport { newest: 1010, margin_quarters: -8, epoch: 0 });
+/// assert_eq!(clock.advance(at(1050)), Some(1072));
+/// ```
 #[derive(Debug)]
 pub struct InputClock {
     ticks_per_second: f64,

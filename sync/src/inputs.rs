@@ -265,6 +265,27 @@ impl InputReport {
 /// A client that makes the inputs of its ticks again, after a jump back of its clock, starts an epoch. Its first
 /// message replaces all inputs from its oldest tick on, and messages of the epochs before are ignored from then on.
 /// Nothing that was played changes, and a client gains nothing from epochs: it could have sent its inputs later.
+///
+/// # Examples
+///
+/// ```
+/// use slipgate_sync::{InputBuffer, InputLog, InputReport, MAX_INPUT_BYTES, TickKeys};
+///
+/// const RUN: u32 = 1;
+/// const JUMP: u32 = 2;
+/// let (mut log, mut buffer) = (InputLog::new(), InputBuffer::new(JUMP));
+/// log.push(100, RUN | JUMP, None);
+/// let mut buf = [0; MAX_INPUT_BYTES];
+/// let length = log.write(None, &mut buf);
+/// // It arrives a tick and a half before its tick.
+/// buffer.read(&buf[..length], 98.5)?;
+/// assert_eq!(buffer.keys(100), TickKeys { keys: RUN | JUMP, is_missing: false });
+/// // The next input is missing: the figure runs on, and does not jump again.
+/// assert_eq!(buffer.keys(101), TickKeys { keys: RUN, is_missing: true });
+/// // The next state has the report, from which the client learns how early its inputs are.
+/// assert_eq!(buffer.report(), Some(InputReport { newest: 100, margin_quarters: 6, epoch: 0 }));
+/// # Ok::<(), slipgate_sync::StateReadError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct InputBuffer {
     keys: [Keys; KEPT_TICKS],

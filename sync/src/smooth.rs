@@ -43,6 +43,23 @@ struct Offset {
 const NO_OFFSET: Offset = Offset { position: [0.0; 3], rotation: Pose::ORIGIN.rotation };
 
 /// The differences between shown and simulated poses.
+///
+/// # Examples
+///
+/// ```
+/// use slipgate_sync::{ObjectId, Pose, Smoothing, SmoothingDecay};
+///
+/// let mut smoothing = Smoothing::new(1, SmoothingDecay::default());
+/// let at = |x: f32| Pose { position: [x, 0.0, 0.0], ..Pose::ORIGIN };
+/// // A state of the server moves the simulated object by 20 cm. It is still shown where it was.
+/// smoothing.on_correction(ObjectId(0), at(1.0), at(1.2));
+/// assert!((smoothing.shown(ObjectId(0), at(1.2)).position[0] - 1.0).abs() < 1e-6);
+/// // Each frame it is shown nearer to its place.
+/// smoothing.advance(1.0 / 60.0);
+/// assert!((1.06..1.08).contains(&smoothing.shown(ObjectId(0), at(1.2)).position[0]));
+/// smoothing.advance(1.0);
+/// assert_eq!(smoothing.shown(ObjectId(0), at(1.2)), at(1.2));
+/// ```
 #[derive(Debug)]
 pub struct Smoothing {
     decay: SmoothingDecay,
