@@ -1,6 +1,6 @@
 //! The fields of one object as bits: whole, or as the difference to a prediction from an earlier state (§6.4).
 
-use crate::bits::{BitReader, BitWriter, number_bits, unzigzag, zigzag};
+use crate::bits::{BitReader, BitWriter, unzigzag, zigzag};
 use crate::read_error::StateReadError;
 use crate::schema::{FieldShape, KindLayout, MAX_WORDS, WordError};
 
@@ -62,22 +62,6 @@ impl KnownState<'_> {
     fn without_motion_at_rest(self, layout: &KindLayout) -> Self {
         if layout.is_at_rest(self.words) { Self { before: None, ..self } } else { self }
     }
-}
-
-/// Returns the most bits that the fields of an object take: as a whole, or as the difference to any prediction.
-pub(crate) fn max_bits(layout: &KindLayout) -> usize {
-    let correction = |word: usize| {
-        let largest = 2 * layout.limits.get(word).copied().unwrap_or(0).unsigned_abs();
-        let orders = ORDERS.iter().chain([&MAX_ORDER]);
-        orders.map(|order| number_bits(largest, *order) as usize).max().unwrap_or(0)
-    };
-    let field = |(start, shape): (usize, &FieldShape)| match shape {
-        FieldShape::Bool | FieldShape::Rest => 1,
-        // Corrections take more bits than the component that is left out, and the other ones as a whole.
-        FieldShape::Rotation { .. } => 2 + (start + 1..start + shape.words()).map(correction).sum::<usize>(),
-        _ => 1 + (start..start + shape.words()).map(correction).sum::<usize>(),
-    };
-    layout.fields().map(field).sum()
 }
 
 pub(crate) fn write_whole(writer: &mut BitWriter<'_>, layout: &KindLayout, words: &[i32]) {

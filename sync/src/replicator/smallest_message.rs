@@ -2,12 +2,11 @@
 
 use super::selection::{BASE_BITS, MAX_GAP_BITS, RecordForm};
 use crate::header::HeaderRecord;
-use crate::record;
-use crate::schema::Schema;
+use crate::schema::{KindLayout, Schema};
 
 impl Schema {
     /// Returns how many bytes a message has to have at least, so that it has room for any object, whatever changed of
-    /// it: a jump takes up to about twice the bits of [`whole_bits`](Self::whole_bits).
+    /// it: all fields of the largest kind, and up to 15 bytes around them.
     /// [`Replicator::write`](crate::Replicator::write) leaves an object out as long as it does not fit into the buffer,
     /// without an error.
     ///
@@ -19,13 +18,13 @@ impl Schema {
     /// let mut schema = Schema::builder();
     /// let cube = schema.add(&[Field::vector([-16.0..16.0, 0.0..16.0, -16.0..16.0], 512), Field::rotation(9)]);
     /// let schema = schema.build()?;
-    /// assert_eq!((schema.whole_bits(cube), schema.min_message_bytes()), (70, 34));
+    /// assert_eq!((schema.whole_bits(cube), schema.min_message_bytes()), (70, 24));
     /// # Ok::<(), slipgate_sync::SchemaError>(())
     /// ```
     #[must_use]
     pub fn min_message_bytes(&self) -> usize {
         let around = HeaderRecord::MAX_BITS + BASE_BITS + MAX_GAP_BITS + RecordForm::MAX_BITS;
-        let largest = self.layouts().map(record::max_bits).max().unwrap_or(0);
-        (around + largest).div_ceil(8)
+        let largest = self.layouts().map(KindLayout::bits).max().unwrap_or(0);
+        (around + largest as usize).div_ceil(8)
     }
 }
