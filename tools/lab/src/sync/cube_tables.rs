@@ -534,20 +534,23 @@ pub fn velocities_table(seeds: impl Into<Seeds>) -> String {
 /// Returns the table of lag compensation.
 #[must_use]
 pub fn rewind_table(seeds: impl Into<Seeds>) -> String {
-    let setups = [(20, 0.0), (20, 0.01), (20, 0.05), (20, 0.13), (60, 0.0), (60, 0.13)];
+    let setups = [20, 60].map(|rate| [0.0, 0.01, 0.05, 0.13].map(|share| (rate, share))).concat();
     let runs = on_recordings((CUBES, PLAYOUT_TICKS), seeds, &setups, |recording, (rate, share), seed| {
         rewinding::run(recording, *rate, MessageLoss::Random(*share), JITTER, seed)
     });
     let mut text = String::from(
         "| states a second | lost | error, cm | worst | missed, % | worst | missed without, % | worst | \
-         beyond 250 ms, % | worst |\n| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
+         beyond 250 ms, % | worst | late, % | worst | lead, ms | worst |\n\
+         | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
     );
     for ((rate, share), runs) in setups.iter().zip(&runs) {
-        let parts: [fn(&RewindFigures) -> f64; 4] = [
+        let parts: [fn(&RewindFigures) -> f64; 6] = [
             |figures| figures.error,
             |figures| figures.missed,
             |figures| figures.missed_without,
             |figures| figures.cut,
+            |figures| figures.late,
+            |figures| figures.lead,
         ];
         text.push_str(&FigureRow::new(format!("{rate} | {:.0} %", share * 100.0), runs, &parts).line());
     }

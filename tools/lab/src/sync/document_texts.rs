@@ -82,10 +82,14 @@ that touch: a state has no contacts, so a cube that is set to a state goes on a 
 pub(super) const REWIND_TEXT: &str = "
 ### Lag compensation
 
-A client aims at the middle of a moving cube as it shows it, about 8 times a second. The frame after makes the input,
-for the tick that the input clock is ahead: 5 ticks, for 50 ms to the server, 10 ms of jitter and half a tick. There the
-server looks up where the cube was for that client, at most 250 ms back. `error` is how far that is from what the client
-showed, a shot misses beyond 45 cm, and `missed without` are shots that would miss the cube where it is by then. Runs as
+A client aims at the middle of a moving cube as the frame on its screen shows it, about 8 times a second. The next frame
+makes the input, for the tick of `InputClock`. Inputs get lost as often as states, `InputLog` repeats them, and the
+reports of `InputBuffer` rule the clock. At the tick of the input the server looks up where the cube was for that
+client, at most 250 ms back. `error` is how far that is from what the client showed, a shot misses beyond 45 cm, and
+`missed without` are shots that would miss the cube where it is by then. `late` are shots of which the input comes after
+its tick, or not at all: the server does not play them, and they are not in the columns before. `lead` is how far ahead
+of the server inputs are made: the way of 50 ms, the jitter, half a tick, on average half a tick until the next frame,
+and the time until an input that got lost arrives with a later message. Runs as
 above.
 
 ";

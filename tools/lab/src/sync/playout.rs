@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use slipgate_sim::Random;
 use slipgate_sync::{
-    ObjectId, PlayoutClock, PlayoutSamples, Pose, PoseSample, Replica, ReplicaChange, Replicator, TickRate,
+    InputReport, ObjectId, PlayoutClock, PlayoutSamples, Pose, PoseSample, Replica, ReplicaChange, Replicator,
+    StateHeader, TickRate,
 };
 
 use super::cube_fields;
@@ -253,6 +254,11 @@ impl SnapshotServer {
         }
     }
 
+    /// Puts the report of the client's inputs into its next message.
+    pub(super) fn set_report(&mut self, report: Option<InputReport>) {
+        self.replicator.set_report(self.viewer, report);
+    }
+
     pub(super) fn send(
         &mut self,
         recording: &CubeRecording,
@@ -291,7 +297,7 @@ impl SnapshotClient<'_> {
         Self { replica: Replica::new(cube_fields::shown().0, objects), clock, samples, velocities: None }
     }
 
-    pub(super) fn receive(&mut self, message: &[u8], at: Duration) {
+    pub(super) fn receive(&mut self, message: &[u8], at: Duration) -> StateHeader {
         let header = self.replica.read(message).expect("a message of the replicator");
         self.clock.on_message(header, at);
         while let Some(change) = self.replica.poll() {
@@ -303,6 +309,7 @@ impl SnapshotClient<'_> {
             let velocity = state.map(|state| state.velocity);
             self.samples.add(id, PoseSample { tick, pose, velocity, is_at_rest, teleports: 0 });
         }
+        header
     }
 
     /// Moves the timeline on. Returns the tick that is shown now.

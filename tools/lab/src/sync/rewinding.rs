@@ -4,20 +4,17 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use slipgate_sim::Random;
-use slipgate_sync::{MAX_REWIND, ObjectId, Pose, PoseSample, Rewind, TickRate};
+use slipgate_sync::{
+    InputBuffer, InputClock, InputLog, MAX_INPUT_BYTES, MAX_REWIND, ObjectId, Pose, PoseSample, Rewind, TickRate,
+};
 
 use super::cubes::CubeRecording;
 use super::lossy::{LossyPath, MessageLoss};
 use super::percentile::{Errors, distance};
 use super::playout::{DELAY, SnapshotClient, SnapshotServer, TICKS, WARM_UP, time_of};
 
-/// Ticks between two shots, none of which is a multiple of the ticks between two states.
-const TICKS_OF_SHOT: usize = 7;
-/// Ticks from the frame that a player saw until the server plays the shot: the next frame makes the input, for the tick
-/// that the input clock is ahead. That covers 50 ms, the jitter of 10 ms and half a tick, and so is 5 ticks.
-const TICKS_OF_SHOT_ON_PATH: usize = 1 + 5;
-/// The shown tick travels with a fraction of 6 bits.
-const FRACTIONS: f64 = 64.0;
+/// Inputs between two shots. None is a multiple of the ticks between two states.
+const TICKS_OF_SHOT: u32 = 7;
 /// A shot at the middle of a cube hits if the cube is not further off than half of its side, in metres.
 const HIT: f32 = 0.45;
 
@@ -32,13 +29,16 @@ pub struct RewindFigures {
     pub missed_without: f64,
     /// Shots at what is further back than a server rewinds, in percent.
     pub cut: f64,
+    /// Shots of which the input comes too late, so that the server does not play them, in percent of all shots.
+    pub late: f64,
+    /// How far inputs are ahead of the server's tick when they are made, in milliseconds.
+    pub lead: f64,
 }
 
-/// A shot on its way: when it arrives, at which cube, the tick that the client showed, and the cube's place there.
+/// A shot on its way: the tick of its input, at which cube, and the cube's place that the client showed.
 struct Shot {
-    due: usize,
+    tick: u32,
     id: usize,
-    seen: f64,
     shown: [f32; 3],
 }
 
@@ -48,30 +48,92 @@ struct ShotMeasure {
     missed: usize,
     missed_without: usize,
     cut: usize,
+    late: usize,
     errors: Errors,
 }
 
 impl ShotMeasure {
-    fn add(&mut self, shot: &Shot, rewind: &Rewind, recording: &CubeRecording) {
-        let Some(seen) = rewind.at(ObjectId(shot.id as u16), shot.seen, shot.due as u32) else { return };
-        let Some(present) = recording.state(shot.due).get(shot.id) else { return };
-        let error = distance(seen.pose.position, shot.shown);
+    /// Adds a shot that the server plays now. `seen` is the tick that the client showed, as far as the server knows.
+    fn add(&mut self, shot: &Shot, seen: f64, rewind: &Rewind, recording: &CubeRecording) {
+        let Some(found) = rewind.at(ObjectId(shot.id as u16), seen, shot.tick) else { return };
+        let Some(present) = recording.state(shot.tick as usize).get(shot.id) else { return };
+        let error = distance(found.pose.position, shot.shown);
         self.shots += 1;
         self.missed += usize::from(error > HIT);
         self.missed_without += usize::from(distance(present.position, shot.shown) > HIT);
         let most = MAX_REWIND.as_secs_f64() * f64::from(TICKS);
-        self.cut += usize::from(shot.due as f64 - shot.seen > most);
+        self.cut += usize::from(f64::from(shot.tick) - seen > most);
         self.errors.add(error);
     }
 
-    fn figures(mut self) -> RewindFigures {
-        let percent = |count: usize| count as f64 * 100.0 / self.shots.max(1) as f64;
-        let (missed, missed_without, cut) = (percent(self.missed), percent(self.missed_without), percent(self.cut));
-        RewindFigures { error: self.errors.percentile(99) * 100.0, missed, missed_without, cut }
+    fn figures(mut self, lead: f64) -> RewindFigures {
+        let percent = |count: usize, all: usize| count as f64 * 100.0 / all.max(1) as f64;
+        let [missed, missed_without, cut] =
+            [self.missed, self.missed_without, self.cut].map(|count| percent(count, self.shots));
+        let late = percent(self.late, self.shots + self.late);
+        RewindFigures { error: self.errors.percentile(99) * 100.0, missed, missed_without, cut, late, lead }
     }
 }
 
-/// Runs a client that aims at the middle of each moving cube by turns, with this number of states in a second.
+/// A player: what it shows, its clock, and the inputs that it makes for it.
+struct Shooter<'r> {
+    view: SnapshotClient<'r>,
+    clock: InputClock,
+    log: InputLog,
+    jitter: Duration,
+    /// The newest tick with an input.
+    made: Option<u32>,
+    /// The tick that the frame on the screen shows.
+    shown: Option<f64>,
+    /// The sum of all leads, and how many there are.
+    leads: (f64, u32),
+}
+
+impl<'r> Shooter<'r> {
+    fn new(recording: &'r CubeRecording, rate: TickRate, jitter: Duration) -> Self {
+        let (view, clock) = (SnapshotClient::new(recording, rate), InputClock::new(TICKS));
+        Self { view, clock, log: InputLog::new(), jitter, made: None, shown: None, leads: (0.0, 0) }
+    }
+
+    fn receive(&mut self, message: &[u8], at: Duration) {
+        let header = self.view.receive(message, at);
+        self.clock.set(header.tick, 2 * DELAY, self.jitter, at);
+        if let Some(report) = header.report.filter(|report| self.log.on_report(*report)) {
+            self.clock.on_report(report);
+        }
+    }
+
+    /// Makes the inputs that are due, for what the frame before showed, and sends them. Then it shows the next frame.
+    /// Adds the shots of the inputs.
+    fn frame(&mut self, world: &CubeRecording, up: &mut LossyPath<Vec<u8>>, shots: &mut VecDeque<Shot>, now: Duration) {
+        let newest = self.clock.advance(now).filter(|newest| self.made.is_none_or(|made| made < *newest));
+        for tick in newest.map_or(0..0, |newest| self.made.map_or(newest, |made| made + 1)..newest + 1) {
+            self.log.push(tick, tick % 7, self.shown);
+            self.note_lead(tick, now);
+            if let Some(at) = self.shown.filter(|_| tick.is_multiple_of(TICKS_OF_SHOT) && tick >= WARM_UP as u32) {
+                shots.extend(aim(&self.view, world, tick, at));
+            }
+        }
+        if newest.is_some() {
+            let mut buf = [0; MAX_INPUT_BYTES];
+            let length = self.log.write(None, &mut buf);
+            up.push(buf.get(..length).unwrap_or(&[]).to_vec(), now);
+            self.made = newest;
+        }
+        self.shown = self.view.advance(now);
+    }
+
+    fn note_lead(&mut self, tick: u32, now: Duration) {
+        if now >= time_of(WARM_UP) {
+            let (sum, count) = self.leads;
+            let lead = f64::from(tick) / f64::from(TICKS) - now.as_secs_f64();
+            self.leads = (sum + lead * 1000.0, count + 1);
+        }
+    }
+}
+
+/// Runs a client that aims at the middle of each moving cube by turns, with this number of states in a second. Its
+/// inputs get lost as often as the states.
 #[must_use]
 pub fn run(
     recording: &CubeRecording,
@@ -81,29 +143,42 @@ pub fn run(
     seed: u64,
 ) -> RewindFigures {
     let rate = TickRate { per_second: TICKS, between_states: TICKS / per_second };
-    let mut path = LossyPath::new(loss, DELAY, jitter, Random::new(seed, 0x52_57));
-    let (mut server, mut client) = (SnapshotServer::new(recording), SnapshotClient::new(recording, rate));
+    let mut random = Random::new(seed, 0x52_50);
+    // The frames of a client are somewhere between the ticks of the server.
+    let phase = random.duration_between(Duration::ZERO, time_of(1));
+    let mut down = LossyPath::<Vec<u8>>::new(loss, DELAY, jitter, Random::new(seed, 0x52_57));
+    let mut up = LossyPath::<Vec<u8>>::new(loss, DELAY, jitter, Random::new(seed, 0x52_55));
+    let (mut server, mut client) = (SnapshotServer::new(recording), Shooter::new(recording, rate, jitter));
     let (mut rewind, mut measure) = (Rewind::new(recording.objects as u16, rate), ShotMeasure::default());
-    let mut shots = VecDeque::<Shot>::new();
+    let (mut inputs, mut shots) = (InputBuffer::new(0), VecDeque::<Shot>::new());
     for tick in 1..recording.ticks() {
         let now = time_of(tick);
         server.take_reports(now);
+        while let Some((at, message)) = up.pop(now) {
+            let result = inputs.read(&message, at.as_secs_f64() * f64::from(TICKS));
+            debug_assert_eq!(result, Ok(None), "inputs of the client");
+        }
+        let is_missing = inputs.keys(tick as u32).is_missing;
         if (tick as u32).is_multiple_of(rate.between_states) {
-            server.send(recording, tick, &mut path, now);
+            server.set_report(inputs.report());
+            server.send(recording, tick, &mut down, now);
             keep(&mut rewind, recording, tick);
         }
-        while let Some((at, message)) = path.pop(now) {
+        while let Some(shot) = shots.pop_front_if(|shot| shot.tick <= tick as u32) {
+            if is_missing || (shot.tick as usize) < tick {
+                measure.late += 1;
+            } else {
+                measure.add(&shot, inputs.shown(shot.tick), &rewind, recording);
+            }
+        }
+        let frame = now + phase;
+        while let Some((at, message)) = down.pop(frame) {
             client.receive(&message, at);
         }
-        while let Some(shot) = shots.pop_front_if(|shot| shot.due <= tick) {
-            measure.add(&shot, &rewind, recording);
-        }
-        let Some(at) = client.advance(now) else { continue };
-        if tick >= WARM_UP && tick.is_multiple_of(TICKS_OF_SHOT) {
-            shots.extend(aim(&client, recording, tick, at));
-        }
+        client.frame(recording, &mut up, &mut shots, frame);
     }
-    measure.figures()
+    let (leads, count) = client.leads;
+    measure.figures(leads / f64::from(count.max(1)))
 }
 
 /// Keeps the poses of all cubes, as they are sent.
@@ -115,12 +190,11 @@ fn keep(rewind: &mut Rewind, recording: &CubeRecording, tick: usize) {
     }
 }
 
-/// Returns a shot at the next cube that moves.
-fn aim(client: &SnapshotClient<'_>, recording: &CubeRecording, tick: usize, at: f64) -> Option<Shot> {
+/// Returns the shot of an input at the next cube that moves.
+fn aim(client: &SnapshotClient<'_>, recording: &CubeRecording, tick: u32, at: f64) -> Option<Shot> {
     let states = recording.state(at.max(0.0) as usize);
-    let first = tick / TICKS_OF_SHOT;
+    let first = (tick / TICKS_OF_SHOT) as usize;
     let id = (0..states.len()).map(|index| (first + index) % states.len());
     let id = id.into_iter().find(|id| states.get(*id).is_some_and(|state| !state.is_at_rest))?;
-    let seen = (at * FRACTIONS).round() / FRACTIONS;
-    Some(Shot { due: tick + TICKS_OF_SHOT_ON_PATH, id, seen, shown: client.shown(id, at)?.position })
+    Some(Shot { tick, id, shown: client.shown(id, at)?.position })
 }

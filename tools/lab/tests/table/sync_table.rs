@@ -188,8 +188,15 @@ fn own_cube_is_predicted_and_corrected() {
 #[test]
 fn shots_hit_what_the_client_showed() {
     let recording = CubeRecording::new(104, 1, 3600);
-    let figures = rewinding::run(&recording, 60, MessageLoss::Random(0.13), Duration::from_millis(10), 1);
-    assert!(figures.error < 2.0 && figures.missed < 1.0 && figures.missed < figures.missed_without, "{figures:?}");
+    let run = |share| rewinding::run(&recording, 60, MessageLoss::Random(share), Duration::from_millis(10), 1);
+    let (few, many) = (run(0.05), run(0.13));
+    for figures in [few, many] {
+        assert!(figures.error < 2.0 && figures.missed < 1.0 && figures.missed < figures.missed_without, "{figures:?}");
+        assert!(figures.late < 1.0, "{figures:?}");
+    }
+    assert!(few.cut == 0.0, "{few:?}");
+    // The lead has time for lost inputs, too: the way, the jitter and the ticks alone take 60 to 80 ms.
+    assert!(few.lead > 85.0 && many.lead > few.lead + 5.0, "{few:?}, {many:?}");
 }
 
 #[test]
