@@ -26,9 +26,9 @@ pub struct PoseSample {
     /// where a wall stops the object. Pressed against it, the object does not change and gets no newer sample, so that
     /// a velocity into the wall shows it up to 100 ms ahead as long as it stays there.
     pub velocity: Option<[f32; 3]>,
-    /// Whether the object does not move from here on, until the state before the next sample. A server sends nothing of
-    /// an object that stands still: without [`Field::rest`](crate::Field::rest) in the state before, the pause and the
-    /// first motion after it are shown as one slow motion.
+    /// Whether the object does not move from here on, until the state before the next sample. Also set it for an
+    /// object that only stands still, and does not sleep yet: it is not sent, and the way to the next sample would be
+    /// shown as a slow motion over the whole time.
     pub is_at_rest: bool,
     /// How often the object has jumped so far: nothing is between two samples with different numbers. A game sends
     /// this number, and not a flag in the state of a jump: the message of that state may get lost.
@@ -51,7 +51,7 @@ impl TickRate {
 }
 
 /// Returns the pose between two samples at a tick with a fraction. `Hermite` where both velocities are known, else
-/// even motion; rotations by the shortest way.
+/// even motion; rotations by the shortest way. An object at rest starts when the next velocity says, if it is known.
 pub(crate) fn between(from: &PoseSample, to: &PoseSample, at: f64, rate: TickRate) -> Pose {
     if to.teleports != from.teleports {
         return if at < f64::from(to.tick) { from.pose } else { to.pose };
@@ -62,16 +62,34 @@ pub(crate) fn between(from: &PoseSample, to: &PoseSample, at: f64, rate: TickRat
     if length <= 0.0 || at <= f64::from(starts) {
         return if at < f64::from(to.tick) { from.pose } else { to.pose };
     }
-    let share = ((at - f64::from(starts)) / length).clamp(0.0, 1.0) as f32;
-    let velocities = match (from.velocity, to.velocity) {
-        (Some(one), Some(two)) if !from.is_at_rest => Some((one, two)),
+    let seconds = rate.seconds(length);
+    let curve = match (from.velocity, to.velocity) {
+        (_, Some(velocity)) if from.is_at_rest && !to.is_at_rest => Some(start_of_motion(from, to, velocity, seconds)),
+        (Some(one), Some(two)) if !from.is_at_rest => Some(([one, two], 1.0)),
         _ => None,
     };
-    let position = match velocities {
-        Some((one, two)) => hermite(from, to, [one, two], share, rate.seconds(length)),
+    let moving = curve.map_or(length, |(_, part)| length * f64::from(part));
+    let left = f64::from(to.tick) - at;
+    let share = if left < moving { ((moving - left) / moving).min(1.0) as f32 } else { 0.0 };
+    let position = match curve {
+        Some((velocities, part)) => hermite(from, to, velocities, share, seconds * part),
         None => lerp(from.pose.position, to.pose.position, share),
     };
     Pose { position, rotation: slerp(from.pose.rotation, to.pose.rotation, share) }
+}
+
+/// Returns the velocities at both ends of an even acceleration that ends at a sample with this velocity, and the part
+/// of the time that it takes, at the end. It starts from rest, or from a push if the way is too long for that.
+fn start_of_motion(from: &PoseSample, to: &PoseSample, velocity: [f32; 3], seconds: f32) -> ([[f32; 3]; 2], f32) {
+    let mut way = to.pose.position;
+    way.iter_mut().zip(from.pose.position).for_each(|(part, from)| *part -= from);
+    let [way_length, speed] = [way, velocity].map(|vector| libm::sqrtf(vector.iter().map(|part| part * part).sum()));
+    if 2.0 * way_length < speed * seconds {
+        return ([[0.0; 3], velocity], 2.0 * way_length / (speed * seconds));
+    }
+    let mut pushed = way;
+    pushed.iter_mut().zip(velocity).for_each(|(part, velocity)| *part = 2.0 * *part / seconds - velocity);
+    ([pushed, velocity], 1.0)
 }
 
 /// Returns the pose some ticks after the newest sample, moved on with a velocity.
@@ -189,10 +207,28 @@ mod tests {
         let from = PoseSample { is_at_rest: true, ..sample(10, 0.0) };
         assert_eq!(between(&from, &sample(40, 3.0), 37.0, RATE).position[0], 0.0);
         assert_eq!(between(&from, &sample(40, 3.0), 38.0, RATE).position[0], 1.0);
-        // Its velocity is known, and says nothing of the way to the next sample: the motion is even.
-        let from = PoseSample { velocity: Some([0.0; 3]), ..from };
-        let to = PoseSample { velocity: Some([60.0, 0.0, 0.0]), ..sample(40, 3.0) };
-        assert_eq!(between(&from, &to, 38.0, RATE).position[0], 1.0);
+    }
+
+    #[test]
+    fn object_at_rest_starts_when_its_next_velocity_says() {
+        let from = PoseSample { is_at_rest: true, velocity: Some([0.0; 3]), ..sample(10, 0.0) };
+        let x = |speed: f32, at| {
+            let to = PoseSample { velocity: Some([speed, 0.0, 0.0]), ..sample(40, 1.0) };
+            between(&from, &to, at, RATE).position[0]
+        };
+        // It takes two ticks from 0 to 60 on a way of 1: the last two of the interval.
+        for (speed, at, expected) in [(60.0, 38.0, 0.0), (60.0, 39.0, 0.25), (60.0, 39.5, 0.5625), (60.0, 40.0, 1.0)] {
+            assert!((x(speed, at) - expected).abs() < 1e-5, "{speed} at {at}: {}", x(speed, at));
+        }
+        // A push of 30 that is 10 at the end takes the whole interval, as does even motion.
+        for (speed, at, expected) in [(10.0, 37.0, 0.0), (10.0, 38.5, 0.625), (20.0, 38.0, 1.0 / 3.0)] {
+            assert!((x(speed, at) - expected).abs() < 1e-5, "{speed} at {at}: {}", x(speed, at));
+        }
+        // Nothing moves without a way, and the motion of an object that rests again is even.
+        let same = PoseSample { velocity: Some([9.0, 0.0, 0.0]), ..sample(40, 0.0) };
+        assert_eq!(between(&from, &same, 39.0, RATE).position[0], 0.0);
+        let rests = PoseSample { is_at_rest: true, velocity: Some([0.0; 3]), ..sample(40, 3.0) };
+        assert_eq!(between(&from, &rests, 38.0, RATE).position[0], 1.0);
     }
 
     #[test]

@@ -516,17 +516,23 @@ pub fn smoothing_table(seeds: impl Into<Seeds>) -> String {
 /// Returns the table of playout with and without the server's velocities at each state.
 #[must_use]
 pub fn velocities_table(seeds: impl Into<Seeds>) -> String {
-    let setups = [(0.0, false), (0.0, true), (0.13, false), (0.13, true)];
-    let runs = on_recordings((CUBES, PLAYOUT_TICKS), seeds, &setups, |recording, (share, has_velocities), seed| {
-        let run = PlayoutRun::new(20, MessageLoss::Random(*share), JITTER, seed);
-        playout::ours(recording, PlayoutRun { has_velocities: *has_velocities, ..run }).error
-    });
-    let mut text =
-        String::from("| states a second | lost | velocities | error, cm | worst |\n| --- | --- | --- | --- | --- |\n");
-    for ((share, has_velocities), runs) in setups.iter().zip(&runs) {
+    let setups = [6, 10, 20]
+        .map(|rate| [(0.0, false), (0.0, true), (0.13, false), (0.13, true)].map(|(share, has)| (rate, share, has)))
+        .concat();
+    let runs =
+        on_recordings((CUBES, PLAYOUT_TICKS), seeds, &setups, |recording, (rate, share, has_velocities), seed| {
+            let run = PlayoutRun::new(*rate, MessageLoss::Random(*share), JITTER, seed);
+            playout::ours(recording, PlayoutRun { has_velocities: *has_velocities, ..run })
+        });
+    let mut text = String::from(
+        "| states a second | lost | velocities | error, cm | worst | payload, kbit/s | worst |\n\
+         | --- | --- | --- | --- | --- | --- | --- |\n",
+    );
+    for ((rate, share, has_velocities), runs) in setups.iter().zip(&runs) {
         let velocities = if *has_velocities { "yes" } else { "no" };
-        let cells = format!("20 | {:.0} % | {velocities}", share * 100.0);
-        text.push_str(&FigureRow::new(cells, runs, &[|error| *error]).line());
+        let cells = format!("{rate} | {:.0} % | {velocities}", share * 100.0);
+        let parts: [fn(&PlayoutFigures) -> f64; 2] = [|figures| figures.error, |figures| figures.payload];
+        text.push_str(&FigureRow::new(cells, runs, &parts).line());
     }
     text
 }

@@ -53,8 +53,9 @@ pub(super) const PLAYOUT_TEXT: &str = "
 
 The thesis sends 10 snapshots a second, and shows them 100 ms after they arrived. Jitter is up to 10 ms. A frame is
 starved if the newest state is older than the moment that it shows. The error is the distance to the server's cube at
-the tick shown. Each run has 90 seconds. `at first` are the 5 s after the first frame that shows something, `early`
-those from then to 30 s, and all else is measured after 30 s. The delay is that behind messages without jitter.
+the tick shown. A cube with the same pose as in the state before is sent as one at rest. Each run has 90 seconds.
+`at first` are the 5 s after the first frame that shows something, `early` those from then to 30 s, and all else is
+measured after 30 s. The delay is that behind messages without jitter.
 
 Two more paths have no goal. One loses in runs of 100 ms in the mean: nothing arrives for 13 % of the time. The other
 gets slower by 10 ms a second, so that the timeline must run at 99 %.

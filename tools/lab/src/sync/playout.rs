@@ -1,11 +1,12 @@
 //! Clients that only show the cubes: snapshot interpolation of the thesis, and the playout of `slipgate-sync`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use slipgate_sim::Random;
 use slipgate_sync::{
-    InputReport, ObjectId, PlayoutClock, PlayoutSamples, Pose, PoseSample, Replica, ReplicaChange, Replicator,
-    StateHeader, TickRate,
+    InputReport, ObjectId, ObjectKind, PlayoutClock, PlayoutSamples, Pose, PoseSample, Replica, ReplicaChange,
+    Replicator, Schema, StateHeader, TickRate,
 };
 
 use super::cube_fields;
@@ -173,7 +174,7 @@ pub struct PlayoutRun {
     pub growth: Duration,
     /// The seed of the path.
     pub seed: u64,
-    /// Whether the client knows the server's velocities at each state. What they cost is not counted.
+    /// Whether states have the velocities of cubes.
     pub has_velocities: bool,
 }
 
@@ -195,8 +196,9 @@ pub fn ours(recording: &CubeRecording, run: PlayoutRun) -> PlayoutFigures {
     let PlayoutRun { per_second, loss, jitter, growth, seed, has_velocities } = run;
     let rate = TickRate { per_second: TICKS, between_states: TICKS / per_second };
     let mut path = LossyPath::new(loss, DELAY, jitter, Random::new(seed, 0x50_4f)).with_growth(growth);
-    let (mut server, mut client) = (SnapshotServer::new(recording), SnapshotClient::new(recording, rate));
-    client.velocities = has_velocities.then_some(recording);
+    let (schema, kind) = if has_velocities { cube_fields::shown_with_velocities() } else { cube_fields::shown() };
+    let mut server = SnapshotServer::new(recording, (Arc::clone(&schema), kind));
+    let mut client = SnapshotClient::new(recording, rate, schema);
     let (mut measure, mut bytes) = (PlayoutMeasure { growth, ..PlayoutMeasure::default() }, 0);
     for tick in 1..recording.ticks() {
         let now = time_of(tick);
@@ -235,8 +237,7 @@ pub(super) struct SnapshotServer {
 }
 
 impl SnapshotServer {
-    pub(super) fn new(recording: &CubeRecording) -> Self {
-        let (schema, kind) = cube_fields::shown();
+    pub(super) fn new(recording: &CubeRecording, (schema, kind): (Arc<Schema>, ObjectKind)) -> Self {
         let objects = recording.objects as u16;
         let mut replicator = Replicator::new(schema, objects, 1, TICKS);
         let viewer = replicator.add_viewer().expect("the first client");
@@ -252,6 +253,11 @@ impl SnapshotServer {
                 self.replicator.on_lost(self.viewer, tag);
             }
         }
+    }
+
+    /// Returns what clients get of a cube at this tick.
+    pub(super) fn sample(&mut self, id: ObjectId, tick: usize) -> Option<PoseSample> {
+        cube_fields::sent_sample(&self.replicator.object(id)?, tick as u32)
     }
 
     /// Puts the report of the client's inputs into its next message.
@@ -282,19 +288,17 @@ impl SnapshotServer {
     }
 }
 
-pub(super) struct SnapshotClient<'r> {
+pub(super) struct SnapshotClient {
     replica: Replica,
     clock: PlayoutClock,
     samples: PlayoutSamples,
-    /// Where the velocities of states are known.
-    velocities: Option<&'r CubeRecording>,
 }
 
-impl SnapshotClient<'_> {
-    pub(super) fn new(recording: &CubeRecording, rate: TickRate) -> Self {
+impl SnapshotClient {
+    pub(super) fn new(recording: &CubeRecording, rate: TickRate, schema: Arc<Schema>) -> Self {
         let objects = recording.objects as u16;
         let (clock, samples) = (PlayoutClock::new(rate), PlayoutSamples::new(objects, rate));
-        Self { replica: Replica::new(cube_fields::shown().0, objects), clock, samples, velocities: None }
+        Self { replica: Replica::new(schema, objects), clock, samples }
     }
 
     pub(super) fn receive(&mut self, message: &[u8], at: Duration) -> StateHeader {
@@ -302,12 +306,9 @@ impl SnapshotClient<'_> {
         self.clock.on_message(header, at);
         while let Some(change) = self.replica.poll() {
             let (ReplicaChange::Appeared { id, .. } | ReplicaChange::Updated { id }) = change else { continue };
-            let Some(object) = self.replica.object(id) else { continue };
-            let tick = object.tick();
-            let Some((pose, is_at_rest)) = cube_fields::shown_pose(object) else { continue };
-            let state = self.velocities.and_then(|recording| recording.state(tick as usize).get(usize::from(id.0)));
-            let velocity = state.map(|state| state.velocity);
-            self.samples.add(id, PoseSample { tick, pose, velocity, is_at_rest, teleports: 0 });
+            if let Some(sample) = self.replica.object(id).and_then(cube_fields::shown_sample) {
+                self.samples.add(id, sample);
+            }
         }
         header
     }

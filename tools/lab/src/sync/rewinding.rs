@@ -1,13 +1,13 @@
 //! Lag compensation: clients aim at cubes that they show, and the server looks up where the cubes were for them.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use slipgate_sim::Random;
-use slipgate_sync::{
-    InputBuffer, InputClock, InputLog, MAX_INPUT_BYTES, MAX_REWIND, ObjectId, Pose, PoseSample, Rewind, TickRate,
-};
+use slipgate_sync::{InputBuffer, InputClock, InputLog, MAX_INPUT_BYTES, MAX_REWIND, ObjectId, Rewind, TickRate};
 
+use super::cube_fields;
 use super::cubes::CubeRecording;
 use super::lossy::{LossyPath, MessageLoss};
 use super::percentile::{Errors, distance};
@@ -76,8 +76,8 @@ impl ShotMeasure {
 }
 
 /// A player: what it shows, its clock, and the inputs that it makes for it.
-struct Shooter<'r> {
-    view: SnapshotClient<'r>,
+struct Shooter {
+    view: SnapshotClient,
     clock: InputClock,
     log: InputLog,
     jitter: Duration,
@@ -89,9 +89,9 @@ struct Shooter<'r> {
     leads: (f64, u32),
 }
 
-impl<'r> Shooter<'r> {
-    fn new(recording: &'r CubeRecording, rate: TickRate, jitter: Duration) -> Self {
-        let (view, clock) = (SnapshotClient::new(recording, rate), InputClock::new(TICKS));
+impl Shooter {
+    fn new(view: SnapshotClient, jitter: Duration) -> Self {
+        let clock = InputClock::new(TICKS);
         Self { view, clock, log: InputLog::new(), jitter, made: None, shown: None, leads: (0.0, 0) }
     }
 
@@ -148,7 +148,9 @@ pub fn run(
     let phase = random.duration_between(Duration::ZERO, time_of(1));
     let mut down = LossyPath::<Vec<u8>>::new(loss, DELAY, jitter, Random::new(seed, 0x52_57));
     let mut up = LossyPath::<Vec<u8>>::new(loss, DELAY, jitter, Random::new(seed, 0x52_55));
-    let (mut server, mut client) = (SnapshotServer::new(recording), Shooter::new(recording, rate, jitter));
+    let (schema, kind) = cube_fields::shown();
+    let mut server = SnapshotServer::new(recording, (Arc::clone(&schema), kind));
+    let mut client = Shooter::new(SnapshotClient::new(recording, rate, schema), jitter);
     let (mut rewind, mut measure) = (Rewind::new(recording.objects as u16, rate), ShotMeasure::default());
     let (mut inputs, mut shots) = (InputBuffer::new(0), VecDeque::<Shot>::new());
     for tick in 1..recording.ticks() {
@@ -162,7 +164,7 @@ pub fn run(
         if (tick as u32).is_multiple_of(rate.between_states) {
             server.set_report(inputs.report());
             server.send(recording, tick, &mut down, now);
-            keep(&mut rewind, recording, tick);
+            keep(&mut rewind, &mut server, recording.objects, tick);
         }
         while let Some(shot) = shots.pop_front_if(|shot| shot.tick <= tick as u32) {
             if is_missing || (shot.tick as usize) < tick {
@@ -182,16 +184,16 @@ pub fn run(
 }
 
 /// Keeps the poses of all cubes, as they are sent.
-fn keep(rewind: &mut Rewind, recording: &CubeRecording, tick: usize) {
-    for (id, state) in (0..).map(ObjectId).zip(recording.state(tick)) {
-        let pose = Pose { position: state.position, rotation: state.rotation };
-        let (tick, is_at_rest) = (tick as u32, state.is_at_rest);
-        rewind.add(id, PoseSample { tick, pose, velocity: None, is_at_rest, teleports: 0 });
+fn keep(rewind: &mut Rewind, server: &mut SnapshotServer, objects: usize, tick: usize) {
+    for id in (0..objects as u16).map(ObjectId) {
+        if let Some(sample) = server.sample(id, tick) {
+            rewind.add(id, sample);
+        }
     }
 }
 
 /// Returns the shot of an input at the next cube that moves.
-fn aim(client: &SnapshotClient<'_>, recording: &CubeRecording, tick: u32, at: f64) -> Option<Shot> {
+fn aim(client: &SnapshotClient, recording: &CubeRecording, tick: u32, at: f64) -> Option<Shot> {
     let states = recording.state(at.max(0.0) as usize);
     let first = (tick / TICKS_OF_SHOT) as usize;
     let id = (0..states.len()).map(|index| (first + index) % states.len());

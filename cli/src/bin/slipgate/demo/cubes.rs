@@ -114,5 +114,5 @@ pub(super) fn run(flags: &DemoFlags, interrupts: &Interrupts) -> Result<(), Fail
     let panes = Arc::clone(&demo.stage.panes);
     drop(page);
     demo.stage.stop()?;
-    screen.summarise(&panes)
+    screen.summarise(&panes, demo.knobs)
 }

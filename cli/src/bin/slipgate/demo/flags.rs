@@ -42,7 +42,8 @@ pub(crate) struct DemoFlags {
     pub(super) duration: Option<Playtime>,
 
     /// State messages per second, of each client and to each client, if the path allows; with --world cubes 6, 10, 12,
-    /// 15, 20, 30 or 60 [default: 60, or 20 in worlds]
+    /// 15, 20, 30 or 60 for Slipgate's clients and the thesis's states. The thesis's snapshots stay at 10: with 6, our
+    /// snapshots may err more [default: 60, or 20 in worlds]
     #[arg(long, value_name = "HZ", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(super) rate: Option<u32>,
 

@@ -6,12 +6,11 @@ use slipgate_server::{ChannelEvent, ClientHandle, DeliveryStatus};
 use slipgate_sync::{InputBuffer, InputLog, ObjectId, Replicator, ResyncRequest, ViewerId};
 use slipgate_worlds::{CubeWorld, PLAYERS, PlayerInput, STEPS_PER_SECOND};
 
-use super::knobs::{Knobs, TICKS};
+use super::knobs::{Knobs, THESIS_SNAPSHOTS, TICKS};
 use super::messages::{MESSAGE_BYTES, write_keys, write_snapshot, write_state};
 use super::pane::PaneKind;
 
-/// The thesis sends 10 snapshots a second (§3.4.2).
-const SNAPSHOT_TICKS: u32 = TICKS / 10;
+const SNAPSHOT_TICKS: u32 = TICKS / THESIS_SNAPSHOTS;
 /// The bits of a receipt's tag for the tag of a state message. Above them is the tick up to which the message has keys,
 /// or 0.
 const TAG_BITS: u32 = 40;
@@ -43,7 +42,7 @@ struct Receiver {
 pub(super) struct CubeMessages {
     knobs: Knobs,
     receivers: Vec<Receiver>,
-    /// Poses, for clients that only show.
+    /// Poses, and velocities at low rates, for clients that only show.
     shown: Replicator,
     /// Whole states, for clients that simulate.
     simulated: Replicator,
@@ -62,7 +61,7 @@ impl CubeMessages {
         Self {
             knobs,
             receivers: Vec::new(),
-            shown: replicator(cube_fields::shown()),
+            shown: replicator(knobs.snapshot_schema()),
             simulated: replicator(cube_fields::simulated()),
             thesis: ThesisPriorities::new(knobs.objects.into()),
             message: Vec::new(),

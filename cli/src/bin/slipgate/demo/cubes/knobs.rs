@@ -1,11 +1,18 @@
 //! The knobs of the world of cubes: flags set them at the start, and the page changes them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use slipgate_lab::sync::cube_fields;
 use slipgate_sim::{Conditions, Loss, LossRuns, Order, Share};
+use slipgate_sync::{ObjectKind, Schema};
 use slipgate_worlds::PLAYERS;
 
+/// The snapshots of the thesis in a second (§3.4.2), whatever the rate.
+pub(super) const THESIS_SNAPSHOTS: u32 = 10;
+/// The states of a second from which on the snapshots of `slipgate-sync` err little without velocities.
+const RATE_WITHOUT_VELOCITIES: u32 = 20;
 /// The ticks of a second.
 pub(super) const TICKS: u32 = 60;
 /// The largest world: what a client simulates in a sixth of a frame.
@@ -56,6 +63,12 @@ impl Knobs {
     /// Returns the ticks between two states.
     pub(super) const fn between_states(self) -> u32 {
         TICKS / self.rate
+    }
+
+    /// Returns the fields of our snapshots. Curves along velocities err less than half as much where few states are
+    /// sent, and take half as many bytes more.
+    pub(super) fn snapshot_schema(self) -> (Arc<Schema>, ObjectKind) {
+        if self.rate < RATE_WITHOUT_VELOCITIES { cube_fields::shown_with_velocities() } else { cube_fields::shown() }
     }
 
     /// Returns whether a change needs other worlds, and not only another path.

@@ -1,14 +1,15 @@
 //! The figures in a terminal, as lines, or as JSON; and the outcome.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use slipgate_cli::Failure;
 use slipgate_cli::output::{print_frame, print_line};
 
-use super::knobs::{Knobs, TICKS};
+use super::knobs::{Knobs, THESIS_SNAPSHOTS, TICKS};
 use super::meter::PaneFigures;
-use super::pane::{PaneKind, PaneTraffic, Panes, fewest_frames};
+use super::pane::{Pane, PaneKind, PaneTraffic, Panes, fewest_frames};
 use crate::demo::show::Style;
 
 /// The fewest compared frames of a pane that say something: half a second.
@@ -74,8 +75,9 @@ impl CubeScreen {
     }
 
     /// Prints the figures of the whole time, and returns success only if ours err less than the thesis's.
-    pub(super) fn summarise(&self, panes: &Panes) -> Result<(), Failure> {
-        let outcome = outcome(|kind| panes.get(kind as usize).map(|pane| pane.figures()).unwrap_or_default());
+    pub(super) fn summarise(&self, panes: &Panes, knobs: Knobs) -> Result<(), Failure> {
+        let figures = |kind| panes.get(kind as usize).map(|pane: &Arc<Pane>| pane.figures()).unwrap_or_default();
+        let outcome = outcome(knobs.rate, figures);
         if self.style == Style::Json {
             let summary = json!({ "event": "summary", "ok": outcome.is_ok(), "panes": panes_json(panes) });
             print_line(&summary.to_string());
@@ -147,7 +149,7 @@ pub(super) fn panes_json(panes: &Panes) -> Value {
 }
 
 /// Returns success if each client was compared, refused nothing, and ours err less than the thesis's.
-fn outcome(of: impl Fn(PaneKind) -> (PaneFigures, PaneTraffic)) -> Result<(), Failure> {
+fn outcome(rate: u32, of: impl Fn(PaneKind) -> (PaneFigures, PaneTraffic)) -> Result<(), Failure> {
     for kind in PaneKind::CLIENTS {
         let (figures, traffic) = of(kind);
         if figures.compared < MIN_FRAMES {
@@ -165,11 +167,25 @@ fn outcome(of: impl Fn(PaneKind) -> (PaneFigures, PaneTraffic)) -> Result<(), Fa
     for (thesis, ours) in PAIRS {
         let [their_error, our_error] = [thesis, ours].map(|kind| of(kind).0.total_p99.unwrap_or_default());
         if our_error >= their_error {
-            let (thesis, ours) = (thesis.name(), ours.name());
-            return Err(Failure::run_time(format!("{ours} errs by {our_error} cm, {thesis} by {their_error} cm")));
+            return Err(Failure::run_time(larger_error(rate, (ours, our_error), (thesis, their_error))));
         }
     }
     Ok(())
+}
+
+/// Returns the message of a method of ours that errs as much as the thesis's.
+fn larger_error(rate: u32, (ours, our_error): (PaneKind, f64), (thesis, their_error): (PaneKind, f64)) -> String {
+    let is_snapshots = thesis == PaneKind::ThesisSnapshots;
+    let their_rate = if is_snapshots { THESIS_SNAPSHOTS } else { rate };
+    let mut text = format!(
+        "{} errs by {our_error} cm with {rate} states a second, {} by {their_error} cm with {their_rate}",
+        ours.name(),
+        thesis.name()
+    );
+    if is_snapshots && rate < THESIS_SNAPSHOTS {
+        text.push_str(": --rate does not change the thesis's snapshots, and fewer states than those may err more");
+    }
+    text
 }
 
 #[cfg(test)]
@@ -197,7 +213,7 @@ mod tests {
     /// Returns the outcome where one client has other figures.
     fn outcome_with(client: PaneKind, figures: (PaneFigures, PaneTraffic)) -> Result<(), String> {
         let of = |kind| if kind == client { figures } else { good(kind) };
-        outcome(of).map_err(|failure| failure.to_string())
+        outcome(20, of).map_err(|failure| failure.to_string())
     }
 
     #[test]
@@ -214,7 +230,7 @@ mod tests {
 
     #[test]
     fn demo_succeeds_if_ours_err_less() {
-        assert!(outcome(good).is_ok());
+        assert!(outcome(20, good).is_ok());
         // The predicted cube has no method of the thesis beside it.
         assert_eq!(outcome_with(PaneKind::Predicted, erring(90.0)), Ok(()));
     }
@@ -226,6 +242,16 @@ mod tests {
             let message = outcome_with(client, erring(error)).unwrap_err();
             assert!(message.contains(&format!("{} errs by {error} cm", client.name())), "{message}");
         }
+    }
+
+    #[test]
+    fn message_has_the_rates_that_were_compared() {
+        let message = |rate, of: PaneKind, theirs: PaneKind| larger_error(rate, (of, 9.0), (theirs, 3.0));
+        let snapshots = |rate| message(rate, PaneKind::OurSnapshots, PaneKind::ThesisSnapshots);
+        let states = message(6, PaneKind::OurStates, PaneKind::ThesisStates);
+        assert!(snapshots(12).ends_with("9 cm with 12 states a second, thesis, snapshots by 3 cm with 10"));
+        assert!(snapshots(6).contains("by 3 cm with 10: --rate does not change"), "{}", snapshots(6));
+        assert!(states.ends_with("9 cm with 6 states a second, thesis, states by 3 cm with 6"), "{states}");
     }
 
     #[test]

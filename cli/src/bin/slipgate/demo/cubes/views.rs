@@ -26,7 +26,7 @@ pub(super) fn view_of(kind: PaneKind, knobs: Knobs, keyboard: &Arc<Keyboard>) ->
     let rate = TickRate { per_second: TICKS, between_states: knobs.between_states() };
     match kind {
         PaneKind::ThesisSnapshots => Box::new(ThesisSnapshots::new(knobs.objects)),
-        PaneKind::OurSnapshots => Box::new(OurSnapshots::new(knobs.objects, rate)),
+        PaneKind::OurSnapshots => Box::new(OurSnapshots::new(knobs.objects, rate, knobs.snapshot_schema().0)),
         PaneKind::ThesisStates => Box::new(ThesisStates::new(knobs.objects, knobs.rate)),
         PaneKind::OurStates => Box::new(OurStates::new(knobs.objects, rate)),
         PaneKind::Predicted | PaneKind::Server => Box::new(PredictedCube::new(knobs.objects, Arc::clone(keyboard))),

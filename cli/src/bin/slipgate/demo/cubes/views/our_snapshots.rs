@@ -1,9 +1,10 @@
 //! Snapshots of `slipgate-sync`: differences, and a playout that follows the path.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use slipgate_lab::sync::cube_fields;
-use slipgate_sync::{ObjectId, PlayoutClock, PlayoutSamples, Pose, PoseSample, Replica, ReplicaChange, TickRate};
+use slipgate_sync::{ObjectId, PlayoutClock, PlayoutSamples, Pose, Replica, ReplicaChange, Schema, TickRate};
 
 use super::view::{CubeView, MessageArrival, ShownFrame};
 use crate::demo::cubes::messages::Unreadable;
@@ -16,10 +17,10 @@ pub(in crate::demo::cubes) struct OurSnapshots {
 }
 
 impl OurSnapshots {
-    pub(super) fn new(objects: u16, rate: TickRate) -> Self {
+    pub(super) fn new(objects: u16, rate: TickRate, schema: Arc<Schema>) -> Self {
         Self {
             objects,
-            replica: Replica::new(cube_fields::shown().0, objects),
+            replica: Replica::new(schema, objects),
             clock: PlayoutClock::new(rate),
             samples: PlayoutSamples::new(objects, rate),
         }
@@ -32,10 +33,9 @@ impl CubeView for OurSnapshots {
         self.clock.on_message(header, arrival.at);
         while let Some(change) = self.replica.poll() {
             let (ReplicaChange::Appeared { id, .. } | ReplicaChange::Updated { id }) = change else { continue };
-            let Some(object) = self.replica.object(id) else { continue };
-            let tick = object.tick();
-            let Some((pose, is_at_rest)) = cube_fields::shown_pose(object) else { continue };
-            self.samples.add(id, PoseSample { tick, pose, velocity: None, is_at_rest, teleports: 0 });
+            if let Some(sample) = self.replica.object(id).and_then(cube_fields::shown_sample) {
+                self.samples.add(id, sample);
+            }
         }
         Ok(())
     }
