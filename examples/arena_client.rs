@@ -66,20 +66,22 @@ struct Prediction {
     predictor: Predictor,
     figure: Figure,
     saves: [Figure; MAX_SAVES],
-    /// The server's figure, if it differs from the save of its tick.
+    /// The server's figure of the tick of a correction that is due.
     truth: Figure,
+    due: Option<u32>,
 }
 
 impl Prediction {
     fn start(tick: u32, figure: Figure) -> Self {
-        Self { predictor: Predictor::new(tick), figure, saves: [figure; MAX_SAVES], truth: figure }
+        Self { predictor: Predictor::new(tick), figure, saves: [figure; MAX_SAVES], truth: figure, due: None }
     }
 
     /// Compares the server's figure with the one that was predicted for this tick.
     fn check(&mut self, tick: u32, truth: Figure) {
         let is_wrong = self.saves.get(tick as usize % MAX_SAVES).is_some_and(|own| *own != truth);
-        if is_wrong && self.predictor.correct(tick) {
-            self.truth = truth;
+        // Another message of this tick may have a newer figure than the one before.
+        if (is_wrong || self.due == Some(tick)) && self.predictor.correct(tick) {
+            (self.truth, self.due) = (truth, Some(tick));
         }
     }
 
@@ -99,7 +101,7 @@ impl Prediction {
         while let Some(order) = self.predictor.order() {
             match order {
                 PredictOrder::Restore { save } => self.figure = self.saves[save],
-                PredictOrder::Correct { .. } => self.figure = self.truth,
+                PredictOrder::Correct { .. } => (self.figure, self.due) = (self.truth, None),
                 PredictOrder::Save { save } => self.saves[save] = self.figure,
                 // A game plays sounds only if the tick is not repeated.
                 PredictOrder::Step { keys, .. } => self.figure.step(keys),

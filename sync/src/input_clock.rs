@@ -65,6 +65,8 @@ pub struct InputClock {
     assumed_goal: f64,
     /// How many reports in a row differ too much, and by how much the nearest of them: positive if the clock is slow.
     contradictions: (u32, f64),
+    /// How many reports in a row had a margin that is far from the goal's: positive if inputs are late.
+    far_margins: i32,
     /// Whether enough reports contradicted the clock: the next advance may jump.
     may_jump: bool,
     jumps: u32,
@@ -83,6 +85,7 @@ impl InputClock {
             reports: 0,
             assumed_goal: 0.0,
             contradictions: (0, 0.0),
+            far_margins: 0,
             may_jump: false,
             jumps: 0,
         }
@@ -135,9 +138,13 @@ impl InputClock {
     /// Notes a report of the server, if [`InputLog::on_report`](crate::InputLog::on_report) has returned `true` for it.
     pub fn on_report(&mut self, report: InputReport) {
         let lead = self.leads.get(report.newest as usize % KEPT_LEADS);
-        let Some((_, lead)) = lead.filter(|(tick, _)| *tick == report.newest && report.newest > 0) else { return };
+        let Some((_, lead)) = lead.filter(|(tick, _)| *tick == report.newest && report.newest > 0).copied() else {
+            return;
+        };
         // The report rounds down to quarters.
-        let base = f64::from(report.margin_quarters) / 4.0 - lead;
+        let margin = f64::from(report.margin_quarters) / 4.0;
+        self.count_far_margin(GOAL_MARGIN - margin);
+        let base = margin - lead;
         let deviation = GOAL_MARGIN - base - self.goal;
         if report.is_beyond() || libm::fabs(deviation) > self.max_deviation() * self.ticks_per_second {
             self.on_contradiction(report, deviation);
@@ -145,6 +152,21 @@ impl InputClock {
         }
         self.contradictions = (0, 0.0);
         self.remember(base);
+    }
+
+    /// Counts margins in a row that are too far from the goal's, in ticks. After some of them the clock may jump to its
+    /// goal, which reports may have moved step by step: it would follow too slowly.
+    fn count_far_margin(&mut self, late: f64) {
+        let direction = if late > 0.0 { 1 } else { -1 };
+        let is_far = libm::fabs(late) > self.max_deviation() * self.ticks_per_second;
+        self.far_margins = match self.far_margins {
+            _ if !is_far => 0,
+            count if count.signum() == direction => count + direction,
+            _ => direction,
+        };
+        if self.far_margins.unsigned_abs() >= CONTRADICTIONS {
+            (self.far_margins, self.may_jump) = (0, true);
+        }
     }
 
     /// Notes a report that differs too much from the goal. Some in a row change the goal at once, and what was
@@ -300,6 +322,31 @@ mod tests {
             clock.on_report(InputReport { newest, margin_quarters: (margin * 4.0).floor() as i8, epoch: 0 });
         }
         assert_eq!(clock.jumps(), 0);
+    }
+
+    /// Returns for how long inputs are late on a path that takes this many ticks at a time in seconds, in reports of
+    /// 50 ms.
+    fn late_reports_on(path: impl Fn(f64) -> f64) -> usize {
+        let (mut clock, at) = (InputClock::new(60), |report: u64| Duration::from_millis(report * 50));
+        clock.set(1000, at(2), at(0), at(0));
+        let mut margin_of = |report: u64| {
+            let newest = clock.advance(at(report)).unwrap();
+            let margin = clock.tick().unwrap() - (1000.0 + 3.0 * report as f64) - path(report as f64 / 20.0);
+            let margin_quarters = (margin * 4.0).floor().clamp(-128.0, 127.0) as i8;
+            clock.on_report(InputReport { newest, margin_quarters, epoch: 0 });
+            margin
+        };
+        (1..=1000).filter(|report| margin_of(*report) < 0.0).count()
+    }
+
+    #[test]
+    fn path_that_gets_slower_makes_inputs_late_for_seconds_at_most() {
+        // 233 ms at 10 s, and as much 200 ms later.
+        let steps = |time: f64| 5.0 + [10.0, 10.2].iter().filter(|at| time >= **at).count() as f64 * 14.0;
+        assert!(late_reports_on(steps) < 20, "{}", late_reports_on(steps));
+        // 500 ms within a second.
+        let ramp = |time: f64| 5.0 + 30.0 * (time - 10.0).clamp(0.0, 1.0);
+        assert!(late_reports_on(ramp) < 100, "{}", late_reports_on(ramp));
     }
 
     #[test]

@@ -140,7 +140,8 @@ impl PlayoutClock {
             return;
         };
         if tick <= before {
-            let bit = before.checked_sub(tick + 1).and_then(|back| 1_u64.checked_shl(back)).unwrap_or(0);
+            let back = (before - tick).checked_sub(1);
+            let bit = back.and_then(|back| 1_u64.checked_shl(back)).unwrap_or(0);
             if bit & !self.seen != 0 {
                 self.arrivals.add_overtaken();
                 self.seen |= bit;
@@ -232,8 +233,8 @@ impl PlayoutClock {
     }
 
     /// Returns how far the timeline is behind the quickest arrivals of the last 60 s. After a hitch of the game it may
-    /// be longer than that for 60 s, by at most the interval between two states: the first state that was read then
-    /// arrived later than at its `times.arrived`.
+    /// be longer than that for 60 s, by the time from the hitch's start to the arrival of the first state that was read
+    /// after it: `times.arrived` says that this one came earlier.
     #[must_use]
     pub fn delay(&self) -> Duration {
         let behind = self.position.map_or(0, |(position, at)| at - self.quickest - position);
@@ -490,7 +491,7 @@ mod tests {
                 let many = (u32::MAX - 4000..=u32::MAX).map(|tick| (tick, Duration::MAX));
                 let each = ticks.iter().copied().zip(times.iter().cycle().skip(shift).copied());
                 for (number, (tick, now)) in each.chain(many).enumerate() {
-                    clock.on_state(tick, now);
+                    (0..2).for_each(|_| clock.on_state(tick, now));
                     clock.advance(times[number % times.len()]);
                     clock.advance(now);
                 }
@@ -523,7 +524,7 @@ mod tests {
                 clock.on_state(9000 + 3 * state, at(origin + u64::from(state) * 50));
                 clock.advance(at(origin + u64::from(state) * 50));
             }
-            clock.tick().unwrap_or(0.0)
+            clock.tick().unwrap()
         };
         assert!((run(0) - run(1_000_000)).abs() < 1e-3);
     }

@@ -70,6 +70,8 @@ pub(crate) fn between(from: &PoseSample, to: &PoseSample, at: f64, rate: TickRat
     };
     let moving = curve.map_or(length, |(_, part)| length * f64::from(part));
     let left = f64::from(to.tick) - at;
+    // Without a way the object only turns.
+    let moving = if moving > 0.0 { moving } else { length };
     let share = if left < moving { ((moving - left) / moving).min(1.0) as f32 } else { 0.0 };
     let position = match curve {
         Some((velocities, part)) => hermite(from, to, velocities, share, seconds * part),
@@ -227,6 +229,9 @@ mod tests {
         // Nothing moves without a way, and the motion of an object that rests again is even.
         let same = PoseSample { velocity: Some([9.0, 0.0, 0.0]), ..sample(40, 0.0) };
         assert_eq!(between(&from, &same, 39.0, RATE).position[0], 0.0);
+        let turned = PoseSample { pose: Pose { rotation: [0.0, 1.0, 0.0, 0.0], ..same.pose }, ..same };
+        assert_eq!([37.0, 40.0].map(|at| between(&from, &turned, at, RATE).rotation[1]), [0.0, 1.0]);
+        assert!((between(&from, &turned, 38.5, RATE).rotation[1] - 0.707).abs() < 0.001);
         let rests = PoseSample { is_at_rest: true, velocity: Some([0.0; 3]), ..sample(40, 3.0) };
         assert_eq!(between(&from, &rests, 38.0, RATE).position[0], 1.0);
     }

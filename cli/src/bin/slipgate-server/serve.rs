@@ -101,7 +101,7 @@ impl Service {
         self.server.begin_turn(self.clock.now());
         self.server.stop("");
         let until = self.clock.monotonic().after(MAX_STOP);
-        while self.server.connected_count() > 0 && self.clock.monotonic() < until {
+        while self.server.connected_count() > 0 && self.clock.monotonic() < until && !signals.take_stop() {
             self.turn();
             self.pace.rest(&mut self.server);
         }

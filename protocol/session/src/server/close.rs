@@ -1,5 +1,7 @@
 //! How the application ends connections: of one client or of all.
 
+use alloc::vec::Vec;
+
 use super::SessionServer;
 use super::event_queue::report_end;
 use crate::channel::close_code::CloseCode;
@@ -93,6 +95,12 @@ impl SessionServer {
         self.netcode.accept_new_clients(false);
         self.sync_with_netcode();
         self.is_ending |= mode == StopMode::AtOnce;
+        // A client whose record is not durable has no session yet, and does not know of its slot: it would connect.
+        let is_durable = |client: &ClientHandle| self.netcode.client(*client).is_some_and(|client| client.durable);
+        let waiting: Vec<_> = self.netcode.clients().filter(|client| !is_durable(client)).collect();
+        for client in waiting {
+            self.netcode.disconnect_for(client, DisconnectReason::ServerStopped);
+        }
         let Self { sessions, events, netcode, hashing, deadlines, earliest_deadline, .. } = self;
         for (session, deadline) in sessions.iter_mut().zip(deadlines) {
             let Some(session) = session else { continue };

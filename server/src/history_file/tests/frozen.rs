@@ -282,3 +282,28 @@ fn server_ends_although_its_disk_hangs() {
     // Its record is not durable: it was sent nothing about a slot, and its token may be used again.
     assert!(!new.is_connected && new.ended.is_none(), "{:?}", new.ended);
 }
+
+/// The slot is given, but its record is not on the disk: without an end its client would connect later.
+#[test]
+fn stop_ends_slots_whose_record_waits_for_the_disk() {
+    let (folder, clock, freezer) = (TestFolder::new("thawed-end"), Clock::start(), Arc::new(Freezer::default()));
+    let (mut server, address) = server_on_disk(&folder, &freezer, clock);
+    freezer.set(true);
+    let (mut player, start) = (Player::new(1, address, clock), Instant::now());
+    while server.totals().stats.connects < 1 {
+        assert!(start.elapsed() < MAX_WAIT, "the player gets no slot");
+        player.turn(clock, false);
+        echo_turn(&mut server, clock.now());
+        thread::sleep(Duration::from_millis(1));
+    }
+    server.stop("");
+    server.end_turn();
+    assert_eq!(server.connected_count(), 0);
+    freezer.set(false);
+    for _ in 0..300 {
+        player.turn(clock, false);
+        echo_turn(&mut server, clock.now());
+        assert!(server.connected_count() == 0 && !player.is_connected);
+        thread::sleep(Duration::from_millis(1));
+    }
+}
