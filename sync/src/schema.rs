@@ -411,7 +411,7 @@ impl Schema {
     /// Returns how many bits the fields of an object take that is sent as a whole; 0 for a kind of another schema.
     #[must_use]
     pub fn whole_bits(&self, kind: ObjectKind) -> u32 {
-        self.layout(kind).map_or(0, |layout| (0..layout.words()).map(|word| layout.width(word)).sum())
+        self.layout(kind).map_or(0, KindLayout::bits)
     }
 
     /// Returns a hash of the format of messages and of all kinds and fields (§6.2).
