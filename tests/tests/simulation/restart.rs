@@ -200,6 +200,26 @@ fn clock_corrected_by_years_keeps_the_start_time() {
 }
 
 #[test]
+fn start_with_a_clock_ahead_locks_no_fresh_token_out() {
+    for seconds_ahead in [3, 45, 600, 3600, 86_400] {
+        let mut world = NetcodeWorld::perfect(13);
+        let server = world.add_server_with(4, |_| {});
+        let mut used = raw_client(&mut world, 1, server);
+        world.admit_raw(server, &mut used, stranger(1));
+        world.crash(server);
+        world.turn();
+        world.clock_error_ms = seconds_ahead * 1000;
+        world.restart(server, None, |_| {});
+        world.run_for(5 * SECOND);
+        world.clock_error_ms = 0;
+        let refused = world.present(server, stranger(1), &used.request());
+        assert_eq!(refused, Err(Discard::BeforeStart), "{seconds_ahead} s ahead");
+        let mut fresh = raw_client(&mut world, 2, server);
+        world.admit_raw(server, &mut fresh, stranger(2));
+    }
+}
+
+#[test]
 fn server_clock_behind_refuses_and_counts_long_lived_tokens() {
     for (behind_ms, expected) in [(10_000, Ok(None)), (16_000, Err(Discard::TokenLifetimeTooLong))] {
         let mut world = NetcodeWorld::perfect(9);

@@ -168,9 +168,10 @@ impl ClientRegistry {
         match kept {
             // Not until now: if this start falls into a glitch of the clock, fresh tokens expire before it.
             Some(kept) => history.forget_until(kept.dropped_until),
-            None if config.token_cutoff == TokenCutoff::None => {}
             // Earlier starts may have used and forgotten tokens that expired before this one.
-            None => history.forget_until(now.unix.into()),
+            None if matches!(config.token_cutoff, TokenCutoff::At(_)) => history.forget_until(now.unix.into()),
+            // No earlier start can have used a token that was minted after this one.
+            None => {}
         }
         for used in kept.map_or(&[][..], |kept| &kept.used) {
             history.restore(*used, now).map_err(|_| ServerConfigError::JournalTooLarge)?;

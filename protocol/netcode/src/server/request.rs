@@ -14,6 +14,7 @@ use crate::address::Address;
 use crate::discard::Discard;
 use crate::ids::{ClientId, SlotIndex};
 use crate::time::{Instant, Now, UnixMillis, UnixSeconds};
+use crate::token::epochs::CLOCK_STEP_MILLIS;
 use crate::token::history::TokenTag;
 use crate::token::redeem::{Redeemed, TokenAge, redeem};
 use crate::wire::packet::Request;
@@ -180,11 +181,14 @@ impl NetcodeServer {
     /// as the clock shows it now.
     ///
     /// A machine may start with a clock that is years behind and set it when its network is up. The first reading would
-    /// then let every old token pass.
+    /// then let every old token pass. A machine may also start with a clock that is ahead: after a step back only the
+    /// present reading counts, or fresh tokens would be refused for as long as the clock was ahead.
     fn started(&self, now: Now) -> UnixMillis {
         // Rounded up: the wall clock is truncated to milliseconds, and equally fast clocks must not move the start.
         let running = now.monotonic.since(self.started.monotonic).as_nanos().div_ceil(1_000_000) as u64;
-        self.started.unix.max(UnixMillis(now.unix.0.saturating_sub(running)))
+        let (then, today) = (self.started.unix, UnixMillis(now.unix.0.saturating_sub(running)));
+        let was_ahead = then.0.saturating_sub(today.0) > CLOCK_STEP_MILLIS;
+        if was_ahead { today } else { then.max(today) }
     }
 
     /// Checks that neither the address nor the client id has a slot on this shard. Returns the slot that the token may

@@ -9,7 +9,7 @@ use crate::time::{Now, UnixSeconds};
 
 /// The change of the wall clock against the monotonic clock that begins an epoch, in milliseconds. Slewing by NTP and
 /// reading the two clocks one after the other stay far below it. Tokens have whole seconds.
-const STEP_MILLIS: u64 = 2000;
+pub(crate) const CLOCK_STEP_MILLIS: u64 = 2000;
 
 /// The maximum of earlier epochs whose intervals are stored. That of a further one joins the nearest.
 const MAX_PAST: usize = 32;
@@ -68,7 +68,7 @@ impl ForgottenExpiries {
     pub(super) fn observe(&mut self, now: Now) -> Epoch {
         let offset = i128::from(now.unix.0) - now.monotonic.since_start().as_millis() as i128;
         match self.offset {
-            Some(before) if before.abs_diff(offset) <= u128::from(STEP_MILLIS) => {}
+            Some(before) if before.abs_diff(offset) <= u128::from(CLOCK_STEP_MILLIS) => {}
             before => {
                 self.offset = Some(offset);
                 // The first reading begins epoch 0.

@@ -9,7 +9,7 @@
 //! Each arrow is one function, and only that function makes the value behind it.
 
 pub mod challenge;
-mod epochs;
+pub(crate) mod epochs;
 pub mod history;
 pub mod issue;
 pub mod redeem;

@@ -358,7 +358,8 @@ fn reservation_lasts_for_exactly_one_second() {
 
 #[test]
 fn tokens_that_expired_by_the_start_may_have_been_used_before() {
-    for (cutoff, expected) in [(TokenCutoff::AtStart, true), (TokenCutoff::None, false)] {
+    let since = TokenCutoff::At(UnixMillis(900_000));
+    for (cutoff, expected) in [(since, true), (TokenCutoff::AtStart, false), (TokenCutoff::None, false)] {
         let advertised = core::net::SocketAddr::from(([192, 0, 2, 1], 40_000));
         let mut config = ServerConfig::new(1, SLOTS, &[advertised]);
         config.token_cutoff = cutoff;
