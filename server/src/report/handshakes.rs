@@ -100,6 +100,9 @@ impl HandshakeLines {
                 debug!(client_id, %address, "connection request accepted: a challenge is sent");
             }
             HandshakeOutcome::Connected => debug!(client_id, %address, "response accepted: the client gets a slot"),
+            HandshakeOutcome::AwaitsHistory => {
+                debug!(client_id, %address, "response accepted: the client waits for the history file");
+            }
             HandshakeOutcome::Dropped(reason) => debug!(client_id, %address, %reason, "handshake packet dropped"),
             outcome => debug!(client_id, %address, reason = refusal(outcome), "client denied"),
         }

@@ -56,8 +56,9 @@ impl Server {
         self.core.clients()
     }
 
-    /// Returns the number of this shard's used slots. A client that was kicked keeps its slot until it has acknowledged
-    /// the reason, so the number may be larger than that of [`clients`](Self::clients).
+    /// Returns the number of this shard's used slots, without those of clients that wait for the history file. A client
+    /// that was kicked keeps its slot until it has acknowledged the reason, so the number may be larger than that of
+    /// [`clients`](Self::clients).
     #[must_use]
     pub fn connected_count(&self) -> u32 {
         self.core.netcode.connected_count()

@@ -388,6 +388,7 @@ fn failed_journal_write_admits_no_client() {
     // The same response admits the client as soon as the device works.
     device.with(|device| device.write_fails = false);
     assert_eq!(world.present(server, stranger(1), &token.response(&challenge)), Ok(None));
+    world.turn();
     assert_eq!(world.servers[server].core.connected_count(), 1);
 }
 
@@ -400,6 +401,7 @@ fn journal_that_accepts_no_records_admits_no_client() {
         device.with(|device| device.is_full = is_full);
         assert_eq!(world.servers[server].core.table_usage().is_journal_busy, is_full);
         assert_eq!(world.present(server, stranger(1), &token.response(&challenge)), result);
+        world.turn();
         let stats = world.servers[server].core.stats();
         assert_eq!((stats.connects, stats.journal_failures), (u64::from(!is_full), 0));
     }
@@ -498,6 +500,43 @@ fn busy_journal_delays_a_new_client_without_failure() {
     let replies = world.replies_to(stranger(1));
     assert_eq!(token.open(&replies[0]).map(|opened| (opened.kind, opened.sequence)), Some((PacketKind::KeepAlive, 0)));
     assert_eq!(device.with(|device| device.durable.len()), 1);
+}
+
+/// The disk hangs, so the operator looks for these counts: neither a used token nor an occupied address is the cause.
+#[test]
+fn waiting_client_counts_as_history_unavailable() {
+    let (mut world, server, device) = with_journal(25);
+    let mut token = raw_client(&mut world, 1, server);
+    let challenge = world.request_challenge(server, &token, stranger(1));
+    while world.servers[server].core.poll_handshake().is_some() {}
+    device.with(|device| device.is_busy = true);
+    assert_eq!(world.present(server, stranger(1), &token.response(&challenge)), Ok(None));
+    let outcome = world.servers[server].core.poll_handshake().map(|step| step.outcome);
+    assert_eq!(outcome, Some(HandshakeOutcome::AwaitsHistory));
+    world.turn();
+    let newer = raw_client(&mut world, 1, server);
+    for (from, datagram) in [(1, token.request()), (1, token.response(&challenge)), (2, newer.request())] {
+        assert_eq!(world.present(server, stranger(from), &datagram), Err(Discard::HistoryUnavailable));
+    }
+    let counts = |world: &NetcodeWorld| {
+        let core = &world.servers[server].core;
+        (core.connected_count(), core.stats().connects, core.stats().disconnects)
+    };
+    assert_eq!(counts(&world), (0, 0, 0));
+    device.with(|device| device.is_busy = false);
+    world.turn();
+    world.turn();
+    assert_eq!(counts(&world), (1, 1, 0));
+    assert_eq!(world.present(server, stranger(1), &token.request()), Err(Discard::TokenUsed));
+    assert_eq!(world.present(server, stranger(1), &token.response(&challenge)), Err(Discard::AddressConnected));
+    // One that ends without a record was never counted.
+    world.run_for(60 * SECOND);
+    assert_eq!(counts(&world), (0, 1, 1));
+    device.with(|device| device.is_busy = true);
+    let mut other = raw_client(&mut world, 3, server);
+    world.admit_raw(server, &mut other, stranger(3));
+    world.run_for(60 * SECOND);
+    assert_eq!(counts(&world), (0, 1, 1));
 }
 
 #[test]

@@ -80,13 +80,13 @@ impl NetcodeServer {
         }
     }
 
-    /// Queues the `Disconnected` event of a client, if its `Connected` event was queued.
+    /// Counts the end of a connection and queues its `Disconnected` event, if its `Connected` event was queued.
     pub(super) fn emit_disconnected(&mut self, client: ClientHandle, client_id: ClientId, reason: DisconnectReason) {
-        self.stats.disconnects += 1;
         if let Some(address) = self.slots.link(client.slot()).address {
             self.ended.insert(address, self.last_tick);
         }
         if self.slots.is_durable(client.slot()) {
+            self.stats.disconnects += 1;
             self.events.push_back(NetcodeEvent::Disconnected { client, client_id, reason });
             return;
         }

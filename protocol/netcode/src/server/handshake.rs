@@ -26,7 +26,8 @@ const MAX_UNOPENED: usize = 16;
 /// One step of a handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HandshakeStep {
-    /// The sender's address. It is proven only if the outcome is [`HandshakeOutcome::Connected`].
+    /// The sender's address. It is proven only if the outcome is [`HandshakeOutcome::Connected`] or
+    /// [`HandshakeOutcome::AwaitsHistory`].
     pub address: Address,
     /// The client's token, if it opened with a key of this server.
     pub token: Option<OpenedToken>,
@@ -53,6 +54,9 @@ pub enum HandshakeOutcome {
     Challenged,
     /// A response was accepted, and the client has a slot.
     Connected,
+    /// A response was accepted. The client gets its slot when the journal has recorded its token. Until then its
+    /// requests and responses are dropped as [`Discard::HistoryUnavailable`].
+    AwaitsHistory,
     /// All slots are taken, and a denial is due.
     DeniedFull,
     /// The server accepts no new clients, and a denial is due.

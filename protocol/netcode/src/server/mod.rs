@@ -203,7 +203,7 @@ impl NetcodeServer {
         self.slots.iter()
     }
 
-    /// Returns the number of connected clients.
+    /// Returns the number of connected clients, without those whose token's record is not durable.
     #[must_use]
     pub fn connected_count(&self) -> u32 {
         self.slots.connected()
@@ -267,6 +267,7 @@ impl NetcodeServer {
             let Some((slot, _)) = self.slots.get(client) else { continue };
             let client_id = self.slots.profile(slot).client_id;
             self.slots.set_durable(slot);
+            self.stats.connects += 1;
             self.events.push_back(NetcodeEvent::Connected { client, client_id });
             self.slots.add_due(slot, DuePackets::KEEP_ALIVE);
         }

@@ -88,9 +88,9 @@ pub struct ClientInfo<'a> {
 /// The counters of a server since its start. They are never reset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct NetcodeStats {
-    /// Clients that got a slot.
+    /// Clients that got a slot, and whose token's record is durable.
     pub connects: u64,
-    /// Connections that ended for any reason.
+    /// Connections that ended for any reason; each of them was counted in `connects`.
     pub disconnects: u64,
     /// Payloads received from connected clients.
     pub payloads_received: u64,

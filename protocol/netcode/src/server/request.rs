@@ -39,7 +39,11 @@ impl NetcodeServer {
         // Counted after the parse: datagrams of other protocols cost almost nothing and must not use up the budget.
         self.turn_budgets.take_request()?;
         let tag = TokenTag::of(request.sealed);
-        let checked = self.check_before_decrypt(from, &tag, request.expires, now);
+        let checked = self.check_before_decrypt(from, &tag, request.expires, now).map_err(|reason| match reason {
+            // The client repeats its request while the record of its token is not durable.
+            Discard::TokenUsed => self.slots.at_address(&from).map_or(reason, |slot| self.occupied(slot, reason)),
+            _ => reason,
+        });
         checked.inspect_err(|reason| self.log_unopened(from, &request, tag, *reason, now))?;
         let redeemed = redeem(&request, self.config.protocol_id, &self.keys)
             .inspect_err(|reason| self.handshakes.add_unopened(from, *reason))?;
@@ -202,17 +206,24 @@ impl NetcodeServer {
     ) -> Result<Option<SlotIndex>, Discard> {
         let at_address = self.slots.at_address(&from);
         let of_client = self.slots.of_client(client_id);
+        let refuse = |slot, reason| Err(self.occupied(slot, reason));
         // A client may take over its own address, but never that of another client.
         if let Some(slot) = at_address
             && of_client != Some(slot)
         {
-            return Err(Discard::AddressConnected);
+            return refuse(slot, Discard::AddressConnected);
         }
         let Some(slot) = of_client else { return Ok(None) };
         if self.may_take_over(slot, age, now) {
             return Ok(Some(slot));
         }
-        Err(if at_address.is_some() { Discard::AddressConnected } else { Discard::ClientIdConnected })
+        refuse(slot, if at_address.is_some() { Discard::AddressConnected } else { Discard::ClientIdConnected })
+    }
+
+    /// Returns the reason for refusing a client whose address, client id or token has a slot: `reason`, or
+    /// `HistoryUnavailable` while the record of the slot's token is not durable, because nobody is connected there.
+    pub(super) fn occupied(&self, slot: SlotIndex, reason: Discard) -> Discard {
+        if self.slots.is_durable(slot) { reason } else { Discard::HistoryUnavailable }
     }
 
     /// Returns whether a token of this age may take over a slot: it is newer, and the slot's client is silent.

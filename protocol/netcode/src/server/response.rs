@@ -202,7 +202,8 @@ impl NetcodeServer {
         }
         self.pending.remove_client(client_id);
         self.occupy_slot(client, takeover, now);
-        Ok(HandshakeOutcome::Connected)
+        let waits = self.slots.of_client(client_id).is_some_and(|slot| !self.slots.is_durable(slot));
+        Ok(if waits { HandshakeOutcome::AwaitsHistory } else { HandshakeOutcome::Connected })
     }
 
     /// Uses the token and returns a client index: a new one, or the present one of the client that is taken over.
@@ -259,7 +260,6 @@ impl NetcodeServer {
         };
         debug_assert!(handle.is_some(), "there are as many slots as client indices");
         if let Some(client) = handle {
-            self.stats.connects += 1;
             self.awaiting_durability.push_back(AwaitingDurability { client, record: self.recorded });
             self.on_durable();
         }

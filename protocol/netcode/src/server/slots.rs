@@ -201,6 +201,8 @@ pub(super) struct Slots {
     /// Slots as `u16`, because there are at most 65,536 of them and the table has capacity for twice the entries.
     by_address: KeyedMap<Address, u16>,
     by_client_id: KeyedMap<ClientId, SlotIndex>,
+    /// The number of live connections whose token's record is not durable.
+    undurable: u32,
     free: BinaryHeap<Reverse<SlotIndex>>,
     /// Slots with due packets. `SlotLink::in_due_queue` keeps each from being queued twice.
     due_queue: VecDeque<SlotIndex>,
@@ -217,6 +219,7 @@ impl Slots {
             profiles: Slab::with_capacity(size, Profile::vacant()),
             by_address: map_with_capacity(size, HashKey::derive(seed, "slots by address")),
             by_client_id: map_with_capacity(size, HashKey::derive(seed, "slots by client id")),
+            undurable: 0,
             free: BinaryHeap::with_capacity(size),
             due_queue: VecDeque::with_capacity(size),
         }
@@ -247,8 +250,9 @@ impl Slots {
         })
     }
 
+    /// Returns the number of live connections of which their clients may know.
     pub(super) fn connected(&self) -> u32 {
-        self.by_client_id.len() as u32
+        self.by_client_id.len() as u32 - self.undurable
     }
 
     #[inline]
@@ -339,6 +343,7 @@ impl Slots {
         profile.client_id = client.client_id;
         profile.user_data = client.user_data;
         profile.age = client.age;
+        self.undurable += 1;
         // The caller has checked that neither id nor address is in use.
         self.by_client_id.insert(client.client_id, slot);
         // A client in the same process has neither an address nor a timeout.
@@ -354,8 +359,11 @@ impl Slots {
         self.links[slot].durable
     }
 
+    /// Records that the token's record of a slot is durable.
     pub(super) fn set_durable(&mut self, slot: SlotIndex) {
-        self.links[slot].durable = true;
+        if !core::mem::replace(&mut self.links[slot].durable, true) {
+            self.undurable -= 1;
+        }
     }
 
     /// Restarts the timeout of a slot when an authentic packet has arrived.
@@ -500,6 +508,7 @@ impl Slots {
         if !link.is_live() {
             return;
         }
+        self.undurable -= u32::from(!link.durable);
         if let Some(address) = link.address {
             self.by_address.remove(&address);
         }

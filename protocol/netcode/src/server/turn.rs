@@ -59,7 +59,8 @@ impl NetcodeServer {
             // A response from a slot's address may belong to a takeover by the same player.
             Some(slot) if !is_response(prefix) => self.on_established(slot, datagram, now.monotonic),
             slot => {
-                let unknown = if slot.is_some() { Discard::AddressConnected } else { Discard::UnknownSender };
+                let unknown =
+                    slot.map_or(Discard::UnknownSender, |slot| self.occupied(slot, Discard::AddressConnected));
                 match self.on_response(from, unknown, datagram, now) {
                     Ok(()) => Ok(None),
                     Err(Discard::UnknownSender) if self.ended.contains(&from, now.monotonic) => {
