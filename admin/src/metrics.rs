@@ -109,6 +109,9 @@ const SERVER: &[Metric] = &[
     metric("turns_cut_short", "Turns that ended before all waiting datagrams were read.", |scrape| {
         Value::Counter(scrape.snapshot.totals.turns_cut_short)
     }),
+    metric("stalls", "Times without a turn for more than a second; each shard counts its own.", |scrape| {
+        Value::Counter(scrape.snapshot.totals.stalls)
+    }),
     metric("registered", "1 while the issuer takes the heartbeats, 0 otherwise.", |scrape| {
         Value::OptionalGauge(scrape.is_registered.map(|is_registered| u8::from(is_registered).into()))
     }),

@@ -7,6 +7,7 @@ mod clients;
 mod handshakes;
 mod issuer_clock;
 mod limit;
+mod stalls;
 mod strangers;
 
 use std::fmt::Display;
@@ -23,6 +24,7 @@ use tracing::{info, warn};
 use self::clients::ClientLines;
 use self::handshakes::HandshakeLines;
 use self::limit::Repeated;
+use self::stalls::StallLog;
 use self::strangers::StrangerWarnings;
 
 /// How often dropped datagrams are summarised, if there were any.
@@ -73,6 +75,7 @@ pub(crate) struct Reporter {
     strangers: StrangerWarnings,
     handshakes: HandshakeLines,
     clients: ClientLines,
+    stalls: StallLog,
     /// The batch size at the start, or when a change was last logged.
     batching: Batching,
 }
@@ -208,8 +211,19 @@ impl Reporter {
             strangers: StrangerWarnings::default(),
             handshakes: HandshakeLines::new(),
             clients: ClientLines::new(),
+            stalls: StallLog::default(),
             batching,
         }
+    }
+
+    /// Records the begin of a turn, and logs a stall before it.
+    pub(crate) fn on_turn(&mut self, now: Instant) {
+        self.stalls.on_turn(now);
+    }
+
+    /// Returns how many times the server had no turn for more than a second.
+    pub(crate) const fn stalls(&self) -> u64 {
+        self.stalls.count()
     }
 
     /// Logs a connect or a disconnect.
@@ -338,6 +352,7 @@ impl Reporter {
             dropped_by_system = snapshot.dropped_by_system_since(&nothing),
             overflow_at_most = snapshot.overflow_since(&nothing),
             turns_cut_short,
+            stalls = self.stalls(),
             socket_errors = snapshot.errors_since(&nothing),
             "totals since the start"
         );

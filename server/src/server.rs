@@ -113,6 +113,7 @@ impl Server {
     /// Begins a turn at this time of the program's clock.
     pub fn begin_turn(&mut self, now: Now) {
         self.begin(now, TurnTime::begin);
+        self.reporter.on_turn(self.now.monotonic);
     }
 
     /// Begins a turn in which the program's time stands still: everything in it happens at `now`, however long it

@@ -27,6 +27,9 @@ pub struct ServerTotals {
     /// Turns that ended before the sockets were empty, because of the [read limits](crate::ReadLimits). If it grows,
     /// more arrives than the server or its game can handle.
     pub turns_cut_short: u64,
+    /// How many times the server had no turn for more than a second; each shard counts its own. If it grows, the
+    /// machine is suspended or short of CPU, or the game takes too long in a turn.
+    pub stalls: u64,
     /// The largest number of events that the game took in one turn; of shards, the largest of all.
     pub max_events_per_turn: u32,
     /// Packets that were refused because their client had used up its [work budget](crate::config::WorkLimits), and
@@ -66,6 +69,7 @@ impl AddAssign for ServerTotals {
         self.transfer_memory_left = self.transfer_memory_left.min(other.transfer_memory_left);
         self.stats += &other.stats;
         self.turns_cut_short += other.turns_cut_short;
+        self.stalls += other.stalls;
         self.max_events_per_turn = self.max_events_per_turn.max(other.max_events_per_turn);
         self.packets_over_budget += other.packets_over_budget;
         self.packets_not_taken += other.packets_not_taken;

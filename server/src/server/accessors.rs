@@ -107,6 +107,7 @@ impl Server {
             transfer_memory_left: self.core.memory.transfers.left(),
             stats: *self.core.netcode.stats(),
             turns_cut_short: self.read_budget.turns_cut_short(),
+            stalls: self.reporter.stalls(),
             max_events_per_turn: self.read_budget.max_events_per_turn(),
             packets_over_budget: self.core.stats().packets_over_budget + self.flood_guard.dropped(),
             packets_not_taken: self.core.stats().packets_not_taken,

@@ -213,6 +213,7 @@ fn log_totals(ended: ShardsReport, overflow: Overflow) -> Result<(), Failure> {
         dropped_by_system = sum.sockets.dropped_by_system,
         overflow_at_most = overflow.at_most(&sum.sockets),
         turns_cut_short = sum.turns_cut_short,
+        stalls = sum.stalls,
         max_events_per_turn = sum.max_events_per_turn,
         packets_over_budget = sum.packets_over_budget,
         packets_not_taken = sum.packets_not_taken,

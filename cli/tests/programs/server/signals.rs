@@ -241,3 +241,26 @@ fn watchdog_of_systemd_is_fed_until_the_end() {
     let (code, log) = server.end();
     assert_eq!(code, Some(0), "{log}");
 }
+
+/// Without a line of its own, clients that time out together would have no visible cause.
+#[test]
+fn server_that_was_suspended_says_so() {
+    for shards in ["1", "2"] {
+        let folder = TestFolder::new();
+        let server = folder.start(&["--shards", shards]);
+        TestClient::join(1, server.address()).echo(b"the turns have begun");
+        // Another shard may begin later.
+        thread::sleep(Duration::from_millis(300));
+        server.signal("-STOP");
+        thread::sleep(Duration::from_millis(1500));
+        server.signal("-CONT");
+        let line = server.wait_for("the server did not run for ");
+        let seconds = line.split(" seconds=").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
+        assert!(seconds.parse::<f64>().unwrap() > 1.0 && line.contains("clients may have timed out"), "{line}");
+        let log = server.stop();
+        assert!(
+            log.lines().any(|line| line.contains("totals") && line.contains(&format!(" stalls={shards}"))),
+            "{log}"
+        );
+    }
+}
