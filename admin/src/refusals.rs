@@ -34,7 +34,7 @@ impl Refusals {
         };
         if is_due {
             *last = Some((now, total));
-            let peer = peer.map(|peer| peer.to_string());
+            let peer = peer.map(tracing::field::display);
             warn!(peer, code, requests = total - before, "admin requests were refused");
         }
     }

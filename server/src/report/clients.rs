@@ -44,7 +44,7 @@ impl ClientLines {
                 let address = server.netcode.client(*client).and_then(|info| info.address);
                 let address = address.map_or_else(|| "loopback".to_owned(), |address| address.to_string());
                 let (slot, connected) = (client.slot().0, self.connected);
-                info!(%client_id, slot, address, connected, "client connected");
+                info!(%client_id, slot, %address, connected, "client connected");
             }
             SessionEvent::Disconnected { client, client_id, reason, totals } => {
                 let duration = self.take_duration(*client, now);
@@ -61,7 +61,7 @@ impl ClientLines {
                 info!(
                     %client_id,
                     slot,
-                    reason,
+                    %reason,
                     code,
                     text,
                     detail,

@@ -10,7 +10,7 @@ use slipgate_netcode::ids::ClientId;
 use slipgate_netcode::server::NetcodeServer;
 use slipgate_netcode::server::handshake::{HandshakeOutcome, HandshakeStep, OpenedToken};
 use slipgate_netcode::time::{Instant, Now, UnixMillis};
-use tracing::{debug, info, warn};
+use tracing::{debug, field, info, warn};
 
 use super::issuer_clock::{ClockFault, IssuerClock};
 use super::limit::{LineLimit, Repeated};
@@ -94,7 +94,7 @@ impl HandshakeLines {
         if !tracing::enabled!(tracing::Level::DEBUG) || !self.steps.take(now) {
             return;
         }
-        let (address, client_id) = (step.address, step.token.map(|token| token.client_id.0.to_string()));
+        let (address, client_id) = (step.address, step.token.map(|token| field::display(token.client_id)));
         match step.outcome {
             HandshakeOutcome::Challenged => {
                 debug!(client_id, %address, "connection request accepted: a challenge is sent");
@@ -104,7 +104,7 @@ impl HandshakeLines {
                 debug!(client_id, %address, "response accepted: the client waits for the history file");
             }
             HandshakeOutcome::Dropped(reason) => debug!(client_id, %address, %reason, "handshake packet dropped"),
-            outcome => debug!(client_id, %address, reason = refusal(outcome), "client denied"),
+            outcome => debug!(client_id, %address, reason = refusal(outcome).map(field::display), "client denied"),
         }
     }
 
@@ -183,7 +183,7 @@ fn log_refusal(address: Address, token: &OpenedToken, reason: &str, now: UnixMil
     info!(
         client_id = %token.client_id,
         %address,
-        reason,
+        %reason,
         minted_seconds_ago = token.minted.map(|minted| -signed_seconds(minted, now)),
         expires_in_seconds = signed_seconds(token.expires.into(), now),
         "client refused"

@@ -25,7 +25,7 @@ fn echo_returns_each_clients_own_payloads_over_ipv4_and_ipv6() {
         }
         let log = server.stop();
         assert_eq!(log.matches("client connected").count(), 4, "{log}");
-        assert_eq!(log.matches("reason=\"server_stopped\"").count(), 4, "{log}");
+        assert_eq!(log.matches("reason=server_stopped ").count(), 4, "{log}");
     }
 }
 
@@ -39,7 +39,7 @@ fn relay_sends_each_payload_to_all_other_clients() {
     assert!(!one.has_received(b"of one") && !two.has_received(b"of two"), "the sender does not get its own payload");
 
     three.leave();
-    server.wait_for("reason=\"left\"");
+    server.wait_for("reason=left ");
     let mut four = TestClient::join(4, server.address());
     send_until_received(&mut one, b"to those who are left", [&mut two, &mut four]);
     assert!(!three.has_received(b"to those who are left") && !four.has_received(b"of one"));

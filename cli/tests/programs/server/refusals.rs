@@ -26,7 +26,7 @@ fn issuer_clock_that_is_behind_is_named_with_its_error() {
     for id in [41, 42, 43] {
         send_request(&TestToken::new(id, server.address()), behind(), server.address());
         let line = server.wait_for(&format!("client refused client_id={id} "));
-        assert!(line.contains("reason=\"token_expired\" minted_seconds_ago=120"), "{line}");
+        assert!(line.contains("reason=token_expired minted_seconds_ago=120"), "{line}");
         assert!(line.contains("expires_in_seconds=-7"), "{line}");
     }
     let line = server.wait_for("s behind this server's");
@@ -44,7 +44,7 @@ fn issuer_clock_that_is_ahead_is_named_even_if_it_does_no_harm() {
     server.wait_for("clock is about 30 s ahead of this server's");
     send_request(&TestToken::new(2, server.address()), UnixMillis(wall_clock().0 + 300_000), server.address());
     let line = server.wait_for("client refused client_id=2 ");
-    assert!(line.contains("reason=\"token_lifetime_too_long\" minted_seconds_ago=-"), "{line}");
+    assert!(line.contains("reason=token_lifetime_too_long minted_seconds_ago=-"), "{line}");
     server.stop();
 }
 
@@ -57,12 +57,12 @@ fn full_server_says_so_and_names_the_refused_client() {
     until("denied", &mut [&mut player, &mut late], |clients| clients[1].ended.is_some());
     assert_eq!(late.ended, Some(CloseKind::Denied));
     assert!(server.wait_for("the server is full").contains("WARN"));
-    assert!(server.wait_for("client refused client_id=42 ").contains("reason=\"server_full\""));
+    assert!(server.wait_for("client refused client_id=42 ").contains("reason=server_full"));
     // The same player again, from another device, while the first one plays: a silent one would be taken over.
     let mut second = TestClient::new(TestToken::new(1, server.address()).with_short_timeout().mint());
     until("refused", &mut [&mut player, &mut second], |clients| clients[1].ended.is_some());
     assert!(player.is_connected());
-    assert!(server.wait_for("client refused client_id=1 ").contains("reason=\"client_id_connected\""));
+    assert!(server.wait_for("client refused client_id=1 ").contains("reason=client_id_connected"));
     server.stop();
 }
 
@@ -107,10 +107,11 @@ fn debug_log_explains_a_handshake_step_by_step() {
     client.leave();
     TestClient::fail(TestToken { key: OTHER_KEY, ..TestToken::new(7, server.address()).with_short_timeout() }.mint());
     let log = server.stop();
-    let steps = ["a challenge is sent client_id=\"42\"", "the client gets a slot client_id=\"42\"", "client connected"];
+    let steps = ["a challenge is sent client_id=42 ", "the client gets a slot client_id=42 ", "client connected"];
     let positions = steps.map(|step| log.find(step).unwrap_or_else(|| panic!("no {step:?}: {log}")));
     assert!(positions.is_sorted(), "{log}");
     assert!(log.contains("handshake packet dropped") && log.contains("reason=token_not_authentic"), "{log}");
+    assert!(!log.contains("client_id=\"") && !log.contains("address=\""), "one search finds all lines: {log}");
 
     let quiet = folder.start(&[]);
     TestClient::join(42, quiet.address()).echo(b"hello");

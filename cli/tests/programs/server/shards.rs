@@ -91,7 +91,7 @@ fn draining_shards_deny_new_clients_and_keep_the_others() {
     old.leave();
     let (code, log) = server.end();
     assert_eq!(code, Some(0), "{log}");
-    assert!(log.contains("reason=\"left\"") && log.contains(" connects=1 "), "{log}");
+    assert!(log.contains("reason=left ") && log.contains(" connects=1 "), "{log}");
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn relay_reaches_the_clients_of_all_shards() {
     });
     assert!(!clients[0].has_received(b"to all clients"));
     let log = server.stop();
-    assert_eq!(log.matches("reason=\"server_stopped\"").count(), 8, "{log}");
+    assert_eq!(log.matches("reason=server_stopped ").count(), 8, "{log}");
 }
 
 #[test]

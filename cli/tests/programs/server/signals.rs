@@ -38,7 +38,7 @@ fn draining_server_denies_new_clients_and_keeps_the_others() {
     old.leave();
     let (code, log) = server.end();
     assert_eq!(code, Some(0), "{log}");
-    assert!(log.contains("reason=\"left\"") && log.contains("denied="), "{log}");
+    assert!(log.contains("reason=left ") && log.contains("denied="), "{log}");
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn clients_are_disconnected_when_the_drain_time_is_over() {
     assert_eq!([one.ended, other.ended], [Some(CloseKind::DisconnectedByServer); 2]);
     let (code, log) = server.end();
     assert_eq!(code, Some(0), "{log}");
-    assert_eq!(log.matches("reason=\"server_stopped\"").count(), 2, "{log}");
+    assert_eq!(log.matches("reason=server_stopped ").count(), 2, "{log}");
 }
 
 #[cfg(target_os = "linux")]
