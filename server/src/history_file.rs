@@ -16,9 +16,9 @@
 //! A client receives its first packet after its record and a confirmation of it are on the disk. The records are
 //! written first, so a killed server leaves all confirmed records. Records may be missing in other cases: a file system
 //! lost the end in a power failure, or the file was cut or is an older copy. The confirmation, or its copy in the lock
-//! file, then exceeds the records. Tokens of the missing records could be used again, so the file's start is moved to
-//! the present: the server refuses all tokens from before. A bad record in the middle is damage, and the file is
-//! refused.
+//! file, then exceeds the records. Without a lock file, the file may always be an older copy. Tokens of the missing
+//! records could be used again, so the file's start is moved to the present: the server refuses all tokens from before.
+//! A bad record in the middle is damage, and the file is refused.
 //!
 //! A torn end without confirmation is the result of a crash. It is cut off with a warning, because its clients were
 //! never connected.
@@ -148,13 +148,19 @@ impl HistoryFile {
     /// - `ExposedFile`, `SharedDirectory`, `OtherOwner`: other users can change or replace it.
     pub fn open(path: impl AsRef<Path>, today: UnixSeconds) -> Result<Self, HistoryFileError> {
         let path = resolve(path.as_ref())?;
-        let (lock, mark) = HistoryLock::take(&path)?;
+        let (mut lock, mut mark) = HistoryLock::take(&path)?;
         let existing = open_existing(&path)?;
         let bytes = existing.as_ref().map(read).transpose()?.unwrap_or_default();
         match existing {
             Some(file) if !bytes.is_empty() => {
                 let parsed = ParsedHistory::parse(&bytes)?;
                 drop(bytes);
+                // The lock file of the old format has no content, so nothing is missing with it.
+                if lock.is_new() && parsed.version == FormatVersion::Chained {
+                    // It is written at once: a start that is killed before its end must not leave an empty one.
+                    mark = Some(LockMark::UNKNOWN);
+                    lock.remember(LockMark::UNKNOWN);
+                }
                 Self::continued(path, lock, mark, file, parsed, today)
             }
             empty => {
@@ -195,7 +201,7 @@ impl HistoryFile {
         today: UnixSeconds,
     ) -> Result<Self, HistoryFileError> {
         let origin = parsed.origin(mark, today);
-        parsed.warn_of_losses(&path, origin);
+        parsed.warn_of_losses(&path, origin, mark);
         let is_usable = parsed.is_usable_as_it_is(origin);
         let ParsedHistory { header: old, mut used, end: old_end, version, .. } = parsed;
         let mut dropped_until = take_expired(&mut used, |used| used.expires <= today, |used| used.expires);
@@ -258,6 +264,7 @@ impl HistoryFile {
             needs_full_write: false,
             has_warned: false,
         };
+        opened.lock.keep();
         opened.remember();
         opened
     }
@@ -482,13 +489,16 @@ impl ParsedHistory {
         (origin, self.torn_bytes, self.version) == (HistoryOrigin::Continued, 0, FormatVersion::Chained)
     }
 
-    fn warn_of_losses(&self, path: &Path, origin: HistoryOrigin) {
+    fn warn_of_losses(&self, path: &Path, origin: HistoryOrigin, mark: Option<LockMark>) {
         let bytes = self.torn_bytes;
         if bytes > 0 {
             warn!(path = %path.display(), bytes, "the history file ended in a torn record, which is cut off");
         }
         if origin == HistoryOrigin::Shortened {
-            warn_of_shortened(path);
+            match mark {
+                Some(LockMark::UNKNOWN) => warn_of_missing_lock(path),
+                _ => warn_of_shortened(path),
+            }
         }
         if origin == HistoryOrigin::ClockSteppedBack {
             let until = self.header.dropped_until.0;
@@ -509,6 +519,15 @@ fn warn_of_shortened(path: &Path) {
         %path,
         "the history file lacks used tokens: it or its end was lost, or it is an older copy; this start therefore \
          refuses all tokens from before it"
+    );
+}
+
+fn warn_of_missing_lock(path: &Path) {
+    let path = path.display();
+    warn!(
+        %path,
+        "the lock file beside the history file was missing, so the history file may be an older copy; this start \
+         therefore refuses all tokens from before it"
     );
 }
 

@@ -159,6 +159,11 @@ pub(super) struct LockMark {
     pub(super) check: Check,
 }
 
+impl LockMark {
+    /// The mark of a lock file that was missing: it fits to no history, so any may be an older copy.
+    pub(super) const UNKNOWN: Self = Self { file: Check([0; 8]), confirmed: u64::MAX, check: Check([0; 8]) };
+}
+
 /// How much of a history file is left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Remains {

@@ -28,6 +28,10 @@ pub(super) struct HistoryLock {
     file: File,
     /// The lock file was removed or replaced, so another server may have started with the history file.
     is_lost: bool,
+    /// This start has created the lock file.
+    is_new: bool,
+    /// A start that fails removes the lock file that it has created.
+    is_kept: bool,
 }
 
 impl HistoryLock {
@@ -39,7 +43,7 @@ impl HistoryLock {
     /// - `Io` when the lock file cannot be opened or read.
     pub(super) fn take(history: &Path) -> Result<(Self, Option<LockMark>), HistoryFileError> {
         let path = beside(history, ".lock");
-        let mut file = open_lock(&path)?;
+        let (mut file, is_new) = open_lock(&path)?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(HistoryFileError::Locked),
@@ -51,7 +55,18 @@ impl HistoryLock {
         if !is_same_file(&file, &path)? {
             return Err(HistoryFileError::Locked);
         }
-        Ok((Self { path, file, is_lost: false }, parse(&bytes)?))
+        let mark = parse(&bytes)?;
+        Ok((Self { path, file, is_lost: false, is_new, is_kept: !is_new }, mark))
+    }
+
+    /// Returns whether this start has created the lock file.
+    pub(super) const fn is_new(&self) -> bool {
+        self.is_new
+    }
+
+    /// Leaves the lock file in its place when the server ends. Its history file is in place, too.
+    pub(super) const fn keep(&mut self) {
+        self.is_kept = true;
     }
 
     /// Returns the open lock file.
@@ -88,6 +103,15 @@ impl HistoryLock {
         bytes.iter_mut().zip(fields).for_each(|(to, from)| *to = from);
         // A failure leaves a smaller number, which does no harm.
         let _ = self.file.seek(SeekFrom::Start(0)).and_then(|_| self.file.write_all(&bytes));
+    }
+}
+
+impl Drop for HistoryLock {
+    fn drop(&mut self) {
+        if !self.is_kept && is_same_file(&self.file, &self.path).unwrap_or(false) {
+            // A file that stays is empty, and does no harm.
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }
 

@@ -101,12 +101,16 @@ pub(super) fn open_existing(path: &Path) -> Result<Option<File>, HistoryFileErro
     }
 }
 
-/// Opens the lock file, or creates it.
-pub(super) fn open_lock(path: &Path) -> Result<File, HistoryFileError> {
+/// Opens the lock file, or creates it. Returns whether it was created.
+pub(super) fn open_lock(path: &Path) -> Result<(File, bool), HistoryFileError> {
     if let Ok(metadata) = std::fs::symlink_metadata(path) {
         require_regular(&metadata)?;
     }
-    checked(path, private().create(true).truncate(false).open(path)?)
+    let (file, is_new) = match private().create_new(true).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => (private().open(path)?, false),
+        created => (created?, true),
+    };
+    Ok((checked(path, file)?, is_new))
 }
 
 fn checked(path: &Path, file: File) -> Result<File, HistoryFileError> {

@@ -108,10 +108,10 @@ fn no_mutation_of_the_file_admits_a_used_token() {
         let found = start(&folder, bytes, &names, &lock);
         replays += if found == Start::Replay { RECORDS } else { 0 };
         assert_eq!(found, *expected, "{what}");
-        // The confirmation in the file alone is enough: the lock file may be lost.
+        // The confirmation in the file alone is enough: a power failure may leave an empty lock file.
         let found = start(&folder, bytes, &names, b"");
         replays += if found == Start::Replay { RECORDS } else { 0 };
-        assert_eq!(found, *expected, "{what}, without a lock file");
+        assert_eq!(found, *expected, "{what}, with an empty lock file");
     }
     println!("{replays} of {} replays accepted, {} mutations of the file", 2 * cases.len() * RECORDS, cases.len());
     assert_eq!(replays, 0);
@@ -138,6 +138,47 @@ fn older_copy_of_the_file_is_noticed_by_the_lock_file() {
     assert_eq!(start(&folder, &foreign, &names, &lock), Start::Cutoff);
     assert_eq!(start(&folder, &older, &names, &older_lock), Start::Whole);
     assert_eq!(start(&folder, &older, &names, b""), Start::Whole);
+}
+
+/// Otherwise an older copy would admit the tokens that were used after it.
+#[test]
+fn file_without_its_lock_may_be_an_older_copy() {
+    let folder = TestFolder::new("missing-lock");
+    let (older, _) = long_ago(&folder, 10);
+    folder.open().store(&[used(99)]).unwrap();
+    std::fs::write(folder.file(), &older).unwrap();
+    let lock = folder.0.join("history.lock");
+    std::fs::remove_file(&lock).unwrap();
+    // A start that fails does not make the file look like one with its lock.
+    let in_the_way = folder.0.join("history.new/x");
+    std::fs::create_dir_all(&in_the_way).unwrap();
+    let _ = folder.refused();
+    assert!(!lock.exists(), "a failed start leaves a lock file");
+    std::fs::remove_dir_all(folder.0.join("history.new")).unwrap();
+    let (history, warnings) = count_warnings("the lock file beside the history file was missing", || folder.open());
+    assert_eq!((history.origin, history.since(), warnings), (HistoryOrigin::Shortened, UnixSeconds(TODAY.0 + 1), 1));
+    assert_eq!(history.kept().used.len(), 10);
+    drop(history);
+    // The refusal lasts for one start.
+    let (history, warnings) = count_warnings("was missing", || folder.open());
+    assert_eq!((history.origin, warnings), (HistoryOrigin::Continued, 0));
+    drop(history);
+    // A start that was killed after it created the lock file leaves what says so.
+    std::fs::remove_file(&lock).unwrap();
+    let (mut killed, _) = HistoryLock::take(&folder.file()).unwrap();
+    killed.remember(LockMark::UNKNOWN);
+    killed.keep();
+    drop(killed);
+    assert_eq!(folder.open().origin, HistoryOrigin::Shortened);
+}
+
+#[test]
+fn failed_start_leaves_no_lock_file() {
+    let folder = TestFolder::new("failed-start");
+    std::fs::write(folder.file(), b"a letter").unwrap();
+    set_private(&folder.file());
+    let _ = folder.refused();
+    assert!(!folder.0.join("history.lock").exists());
 }
 
 #[test]
@@ -189,7 +230,7 @@ fn any_length_of_a_torn_end_is_cut_off() {
         history.store(&[used(7)]).unwrap();
         drop(history);
         assert_eq!(folder.names(), [0, 1, 2, 7]);
-        std::fs::remove_file(folder.0.join("history.lock")).unwrap();
+        std::fs::write(folder.0.join("history.lock"), b"").unwrap();
     }
 }
 

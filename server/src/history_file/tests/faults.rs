@@ -73,6 +73,9 @@ fn fail_then_store(name: &str, faults: Faults) {
     // A crash at this moment keeps all confirmed records.
     let copy = TestFolder::new(&format!("{name}-crashed"));
     std::fs::copy(folder.file(), copy.file()).unwrap();
+    let lock = copy.0.join("history.lock");
+    std::fs::write(&lock, b"").unwrap();
+    set_private(&lock);
     let crashed = copy.open();
     assert_eq!(
         (crashed.origin, crashed.kept().used.starts_with(&[used(0), used(1)])),
