@@ -401,12 +401,22 @@ fn every_close_reason_is_documented() {
         CloseKind::Violation(ChannelViolation::Control),
         CloseKind::Accused,
     ];
-    let rows = PAGE.lines().skip_while(|line| !line.starts_with("| kind | text |")).skip(2);
+    let rows = PAGE.lines().skip_while(|line| !line.starts_with("| kind | `reason` in a log |")).skip(2);
     assert_eq!(rows.take_while(|line| line.starts_with('|')).count(), kinds.len());
     for kind in kinds {
         let reason = CloseReason { by: ClosedBy::Netcode, kind, code: None, text: String::new() };
-        let line = format!("| `{}` | {reason} |", kind_name(kind));
+        let line = format!("| `{}` | `{}` | {reason} |", kind_name(kind), kind.name());
         assert!(PAGE.lines().any(|ended_by| ended_by.starts_with(&line)), "{line}");
+    }
+    for (code, name) in [
+        (CloseCode::KICKED, "KICKED"),
+        (CloseCode::LAYOUT_MISMATCH, "LAYOUT_MISMATCH"),
+        (CloseCode::VERSION_MISMATCH, "VERSION_MISMATCH"),
+        (CloseCode::VIOLATION, "VIOLATION"),
+        (CloseCode::SHUTDOWN, "SHUTDOWN"),
+    ] {
+        let row = format!("| {code} | `{name}` |");
+        assert!(PAGE.lines().any(|line| line.starts_with(&row)), "{row}");
     }
 }
 
