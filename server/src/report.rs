@@ -11,6 +11,8 @@ mod stalls;
 mod strangers;
 
 use std::fmt::Display;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use slipgate_netcode::discard::{Discard, Discards};
@@ -224,6 +226,11 @@ impl Reporter {
     /// Returns how many times the server had no turn for more than a second.
     pub(crate) const fn stalls(&self) -> u64 {
         self.stalls.count()
+    }
+
+    /// Counts connected clients together with other shards from now on.
+    pub(crate) fn count_with(&mut self, shards: &Arc<AtomicU32>) {
+        self.clients.count_with(shards);
     }
 
     /// Logs a connect or a disconnect.

@@ -106,7 +106,7 @@ impl Server {
         let memory = Memory::default();
         let kept = history.as_ref().map(HistoryFile::kept);
         let registry = SharedRegistry::from(ClientRegistry::new(config, count, &seed()?, now, kept.as_ref())?);
-        let (uplink, has_uplink_limit) = (shared_uplink(count), Arc::default());
+        let (uplink, has_uplink_limit, connected) = (shared_uplink(count), Arc::default(), Arc::default());
         let journal = history.map(FileJournal::new).transpose().map_err(StartError::Thread)?;
         (0..count)
             .map(ShardId)
@@ -117,7 +117,8 @@ impl Server {
                 let setup = ShardSetup { shard, registry: registry.clone(), journal };
                 let netcode = NetcodeServer::shard(config.clone(), keys.clone(), &seed()?, now, setup)?;
                 Ok(Self::around(netcode, sockets, now, memory.clone())?
-                    .with_shared_uplink(uplink.clone(), &has_uplink_limit))
+                    .with_shared_uplink(uplink.clone(), &has_uplink_limit)
+                    .with_shared_count(&connected))
             })
             .collect()
     }

@@ -1,5 +1,7 @@
 //! The lines of connects and disconnects: at most 20 a second, and a sum of the others.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use slipgate_netcode::server::ClientHandle;
@@ -20,8 +22,8 @@ pub(super) struct ClientLines {
     /// The connects and disconnects without a line, since the last sum.
     connects: u32,
     disconnects: u32,
-    /// The number of clients with a reported connect and no reported disconnect.
-    connected: u32,
+    /// The number of clients with a reported connect and no reported disconnect, of all shards.
+    connected: Arc<AtomicU32>,
     /// When the client of each slot connected.
     since: Vec<Option<Instant>>,
 }
@@ -29,7 +31,16 @@ pub(super) struct ClientLines {
 impl ClientLines {
     pub(super) fn new() -> Self {
         let limit = LineLimit::new(MAX_LINES_PER_SECOND);
-        Self { limit, connects: 0, disconnects: 0, connected: 0, since: Vec::new() }
+        Self { limit, connects: 0, disconnects: 0, connected: Arc::default(), since: Vec::new() }
+    }
+
+    /// Counts connected clients together with other shards from now on.
+    pub(super) fn count_with(&mut self, shards: &Arc<AtomicU32>) {
+        self.connected = Arc::clone(shards);
+    }
+
+    fn connected(&self) -> u32 {
+        self.connected.load(Ordering::Relaxed)
     }
 
     /// Logs a connect or a disconnect, or counts it for the sum.
@@ -43,7 +54,7 @@ impl ClientLines {
                 }
                 let address = server.netcode.client(*client).and_then(|info| info.address);
                 let address = address.map_or_else(|| "loopback".to_owned(), |address| address.to_string());
-                let (slot, connected) = (client.slot().0, self.connected);
+                let (slot, connected) = (client.slot().0, self.connected());
                 info!(%client_id, slot, %address, connected, "client connected");
             }
             SessionEvent::Disconnected { client, client_id, reason, totals } => {
@@ -51,7 +62,7 @@ impl ClientLines {
                 if !self.count_disconnect(now) {
                     return;
                 }
-                let (slot, connected) = (client.slot().0, self.connected);
+                let (slot, connected) = (client.slot().0, self.connected());
                 let CloseReason { kind, code, text, .. } = reason;
                 let (reason, code) = (kind.name(), code.map(|code| code.0));
                 // Only these kinds carry more information than their name.
@@ -102,7 +113,7 @@ impl ClientLines {
     /// Counts a connect. Returns whether it gets a line of its own.
     fn count_connect(&mut self, now: Instant) -> bool {
         self.sum_up(now);
-        self.connected += 1;
+        self.connected.fetch_add(1, Ordering::Relaxed);
         let has_line = self.limit.take(now);
         self.connects += u32::from(!has_line);
         has_line
@@ -111,7 +122,7 @@ impl ClientLines {
     /// Counts a disconnect. Returns whether it gets a line of its own.
     fn count_disconnect(&mut self, now: Instant) -> bool {
         self.sum_up(now);
-        self.connected = self.connected.saturating_sub(1);
+        self.connected.fetch_sub(1, Ordering::Relaxed);
         let has_line = self.limit.take(now);
         self.disconnects += u32::from(!has_line);
         has_line
@@ -127,7 +138,7 @@ impl ClientLines {
     /// Logs the sum of what got no line yet, at the end of the server.
     pub(super) fn flush(&mut self) {
         if let Some((connects, disconnects)) = self.take_sum() {
-            let connected = self.connected;
+            let connected = self.connected();
             info!(connects, disconnects, connected, "further clients connected or disconnected within a second");
         }
     }
@@ -164,6 +175,17 @@ mod tests {
         lines.sum_up(at(1000));
         assert_eq!(lines.take_sum(), None, "the sum was written");
         assert!(lines.count_connect(at(5001)), "a single client has a line again");
-        assert_eq!(lines.connected, 1);
+        assert_eq!(lines.connected(), 1);
+    }
+
+    #[test]
+    fn shards_count_connected_clients_together() {
+        let (now, all) = (Instant::default(), Arc::default());
+        let mut shards = [ClientLines::new(), ClientLines::new()];
+        shards.iter_mut().for_each(|lines| lines.count_with(&all));
+        assert!(shards[0].count_connect(now) && shards[1].count_connect(now));
+        assert_eq!(shards.each_ref().map(ClientLines::connected), [2, 2]);
+        assert!(shards[0].count_disconnect(now));
+        assert_eq!(shards[1].connected(), 1);
     }
 }

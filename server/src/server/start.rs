@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 use std::time::Duration;
 
 use slipgate_netcode::crypto::key::KeyRing;
@@ -140,6 +140,12 @@ impl Server {
             #[cfg(feature = "typed")]
             typed_buf: Vec::new(),
         })
+    }
+
+    /// Counts connected clients in the log together with other shards from now on.
+    pub(crate) fn with_shared_count(mut self, connected: &Arc<AtomicU32>) -> Self {
+        self.reporter.count_with(connected);
+        self
     }
 
     /// Shares the uplink with other shards from now on. `has_limit` says whether any of them has limited it.

@@ -10,7 +10,7 @@ use slipgate_admin::AdminPublisher;
 use slipgate_cli::Failure;
 use slipgate_cli::signals::Signals;
 use slipgate_fleet::FleetReporter;
-use slipgate_server::counters::{Discard, ServerTotals};
+use slipgate_server::counters::{Discard, Discards, ServerTotals};
 use slipgate_server::keys::KeyRing;
 use slipgate_server::sharded::{ShardThreads, ShardedServer, ShardedServerConfig, ShardedServerError, ShardsReport};
 use slipgate_server::sockets::Overflow;
@@ -197,6 +197,13 @@ fn begin_drain(shards: &RunningShards, drain: Duration) {
     shards.accept_new_clients(false);
 }
 
+/// Returns the reasons of drops and their counts as in the lines of the shards, such as `empty: 3, replayed: 1`.
+fn reasons(discards: &Discards) -> String {
+    let counted = discards.iter().filter(|(reason, _)| *reason != Discard::ConnectionEnded);
+    let named: Vec<_> = counted.map(|(reason, count)| format!("{reason}: {count}")).collect();
+    if named.is_empty() { "none".to_owned() } else { named.join(", ") }
+}
+
 /// Logs the totals of all shards and returns a failure if a shard panicked.
 fn log_totals(ended: ShardsReport, overflow: Overflow) -> Result<(), Failure> {
     let sum = ServerTotals::sum(&ended.shards);
@@ -209,6 +216,7 @@ fn log_totals(ended: ShardsReport, overflow: Overflow) -> Result<(), Failure> {
         payloads_sent = sum.stats.payloads_sent,
         denied = sum.stats.denials_sent,
         dropped = sum.discards.total() - after_end,
+        reasons = reasons(&sum.discards),
         after_end,
         dropped_by_system = sum.sockets.dropped_by_system,
         overflow_at_most = overflow.at_most(&sum.sockets),

@@ -38,6 +38,10 @@ fn shards_have_named_threads_own_totals_and_reload_keys() {
         ["shard-0", "shard-1", "shard-2"]
     );
     clients.iter_mut().for_each(|client| client.echo(b"through its shard"));
+    let forged = TestToken { key: OTHER_KEY, ..TestToken::new(9, server.address()) }.mint();
+    let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
+    stranger.send_to(&request(&forged, PROTOCOL_ID), server.address()).unwrap();
+    server.wait_for("token_not_authentic");
     folder.write("keys", format!("{OTHER_KEY}\n{PRIVATE_KEY}\n"), 0o600);
     server.signal("-HUP");
     server.wait_for_lines("the shard has the new keys", 3);
@@ -48,6 +52,8 @@ fn shards_have_named_threads_own_totals_and_reload_keys() {
     assert!(log.contains("totals of all shards shards=3 connects=12 "), "{log}");
     let sum = log.lines().find(|line| line.contains("totals of all shards")).unwrap();
     assert!(sum.contains(" turns_cut_short="), "{sum}");
+    assert!(log.lines().any(|line| line.contains("client connected") && line.contains(" connected=8")), "{log}");
+    assert!(sum.contains(" reasons=\"") && sum.contains("token_not_authentic: 1"), "{sum}");
     let count = |line: &str, name: &str| -> u64 {
         line.split(name).nth(1).and_then(|rest| rest.split(' ').next()).unwrap().parse().unwrap()
     };
@@ -137,7 +143,8 @@ fn history_is_shared_by_all_shards_and_survives_a_crash() {
         }
     }
     let log = server.stop();
-    assert_eq!(log.matches("token_used: ").count(), 2, "each shard has refused: {log}");
+    let is_refusal = |line: &&str| line.contains("totals since the start") && line.contains("token_used: ");
+    assert_eq!(log.lines().filter(is_refusal).count(), 2, "each shard has refused: {log}");
 }
 
 #[test]
