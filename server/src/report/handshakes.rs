@@ -83,7 +83,9 @@ impl HandshakeLines {
             if let Some(reason) = refusal(outcome)
                 && self.has_line(token.client_id, outcome, now.monotonic)
             {
-                log_refusal(address, &token, reason, now.unix);
+                let takes_over = server.config().takeover_after.is_some();
+                let waits = takes_over && outcome == HandshakeOutcome::Dropped(Discard::ClientIdConnected);
+                log_refusal(address, &token, reason, waits, now.unix);
             }
         }
         self.sum_up(now.monotonic);
@@ -179,14 +181,16 @@ fn refusal(outcome: HandshakeOutcome) -> Option<&'static str> {
     }
 }
 
-fn log_refusal(address: Address, token: &OpenedToken, reason: &str, now: UnixMillis) {
+/// Logs a refused client, or one that waits: it gets in when its predecessor has been silent for long enough.
+fn log_refusal(address: Address, token: &OpenedToken, reason: &str, waits: bool, now: UnixMillis) {
+    let message = if waits { "client waits" } else { "client refused" };
     info!(
         client_id = %token.client_id,
         %address,
         %reason,
         minted_seconds_ago = token.minted.map(|minted| -signed_seconds(minted, now)),
         expires_in_seconds = signed_seconds(token.expires.into(), now),
-        "client refused"
+        "{message}"
     );
 }
 

@@ -62,6 +62,13 @@ fn full_server_says_so_and_names_the_refused_client() {
     let mut second = TestClient::new(TestToken::new(1, server.address()).with_short_timeout().mint());
     until("refused", &mut [&mut player, &mut second], |clients| clients[1].ended.is_some());
     assert!(player.is_connected());
+    assert!(server.wait_for("client waits client_id=1 ").contains("reason=client_id_connected"));
+    server.stop();
+    // Without takeovers it is refused.
+    let server = folder.start(&["--takeover-after", "0s"]);
+    let mut player = TestClient::join(1, server.address());
+    let mut second = TestClient::new(TestToken::new(1, server.address()).with_short_timeout().mint());
+    until("refused", &mut [&mut player, &mut second], |clients| clients[1].ended.is_some());
     assert!(server.wait_for("client refused client_id=1 ").contains("reason=client_id_connected"));
     server.stop();
 }
