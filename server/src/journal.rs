@@ -26,6 +26,8 @@ use std::time::{Duration, Instant};
 use slipgate_netcode::token::history::{Journal, JournalError, UsedToken};
 use tracing::warn;
 
+use crate::rounded::seconds;
+
 /// The maximum number of records that are not durable. A disk that takes 20 ms for a flush makes 51,200 clients durable
 /// in a second.
 const MAX_RECORDS: usize = 1024;
@@ -145,7 +147,7 @@ impl SharedQueue {
             // A log may be slow too.
             drop(records);
             warn!(
-                seconds = working_for.as_secs_f32(),
+                seconds = seconds(working_for),
                 "the disk of the history file does not finish a write; new clients wait until it does, and connected \
                  clients are not affected"
             );
@@ -332,7 +334,7 @@ fn end_attempt(shared: &SharedQueue) {
     let was_logged = std::mem::take(&mut records.slow_log.has_present);
     drop(records);
     if was_logged {
-        warn!(seconds = took.as_secs_f32(), "the disk of the history file has finished the write");
+        warn!(seconds = seconds(took), "the disk of the history file has finished the write");
     }
 }
 

@@ -147,6 +147,7 @@ mod new_clients;
 mod read_budget;
 mod receive_lag;
 mod report;
+mod rounded;
 mod server;
 mod shard_threads;
 mod shards;

@@ -11,6 +11,7 @@ use slipgate_session::server::{ConnectionTotals, SessionEvent, SessionServer};
 use tracing::info;
 
 use super::limit::LineLimit;
+use crate::rounded::{rounded, seconds};
 
 /// The most lines of connects and disconnects in a second. A join of all players after a restart is summed up beyond
 /// that; a client that reconnects in a loop fills no disk.
@@ -76,7 +77,7 @@ impl ClientLines {
                     code,
                     text,
                     detail,
-                    seconds = duration.map(|time| rounded(time.as_secs_f64())),
+                    seconds = duration.map(seconds),
                     round_trip_ms = round_trip.map(|time| rounded(1000.0 * time.as_secs_f64())),
                     loss_percent = loss.map(|share| rounded(100.0 * share)),
                     bytes_sent,
@@ -147,11 +148,6 @@ impl ClientLines {
         let sum = (std::mem::take(&mut self.connects), std::mem::take(&mut self.disconnects));
         (sum != (0, 0)).then_some(sum)
     }
-}
-
-/// Returns a number with at most three decimals, as lines show it.
-fn rounded(number: f64) -> f64 {
-    (number * 1000.0).round() / 1000.0
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use tracing::{debug, field, info, warn};
 
 use super::issuer_clock::{ClockFault, IssuerClock};
 use super::limit::{LineLimit, Repeated};
+use crate::rounded::seconds;
 
 /// The most lines of refused clients in a second. The others are summed up.
 const MAX_REFUSALS_PER_SECOND: u32 = 10;
@@ -134,7 +135,7 @@ impl HandshakeLines {
         }
         warn!(
             lifetime_left_seconds = signed_seconds(token.expires.into(), now.unix),
-            max_token_lifetime = ?server.config().max_token_lifetime,
+            max_token_lifetime_seconds = server.config().max_token_lifetime.map(seconds),
             "a valid connect token was refused because it lives too long (token_lifetime_too_long): the issuer allows \
              longer lifetimes than this server, or its clock is ahead"
         );

@@ -158,7 +158,10 @@ fn frozen_history_disk_changes_no_round_trip() {
             let frozen = freeze_with_players(&volume, &mut players, address, frozen_for, 10 + 10 * round);
             if round == 0 {
                 // The log has these lines at most once a minute.
-                println!("{}", server.wait_for("does not finish a write"));
+                let line = server.wait_for("does not finish a write");
+                println!("{line}");
+                let seconds = line.split_once("seconds=").unwrap().1.split(' ').next().unwrap();
+                assert!(seconds.split_once('.').is_none_or(|(_, decimals)| decimals.len() <= 3), "{line}");
                 server.wait_for("has finished the write");
             }
             has_met_goal = frozen.meet_goal(&control, frozen_for);

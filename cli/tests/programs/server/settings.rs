@@ -265,5 +265,5 @@ fn too_long_token_lifetime_is_refused_and_logged_once() {
     TestClient::join_with(token(9).mint()).echo(b"short");
     let log = server.stop();
     assert_eq!(log.matches("refused because it lives too long").count(), 1, "{log}");
-    assert!(log.contains("token_lifetime_too_long: "), "{log}");
+    assert!(log.contains("token_lifetime_too_long: ") && log.contains(" max_token_lifetime_seconds=10"), "{log}");
 }
