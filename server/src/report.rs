@@ -21,7 +21,7 @@ use slipgate_netcode::time::{Instant, Now};
 use slipgate_netcode::wire::token::Servers;
 use slipgate_session::server::{SessionEvent, SessionServer};
 use slipgate_udp::{Batching, SocketErrorKind, SocketStats, Sockets};
-use tracing::{info, warn};
+use tracing::{field, info, warn};
 
 use self::clients::ClientLines;
 use self::handshakes::HandshakeLines;
@@ -293,7 +293,9 @@ impl Reporter {
     fn warn_of_discards(&mut self, server: &NetcodeServer, now: Instant) {
         for ((reason, sentence), warned) in WARNINGS.iter().zip(&mut self.warned) {
             if warned.take(server.discards()[*reason], now) {
-                warn!("{sentence}");
+                let has_id = *reason == Discard::ClientIdTokens;
+                let client_id = self.handshakes.last_with_max_tokens().filter(|_| has_id).map(field::display);
+                warn!(client_id, "{sentence}");
             }
         }
         if let Some(listed) = server.misdirected()

@@ -41,6 +41,8 @@ pub(super) struct HandshakeLines {
     warned_of_lifetime: Repeated,
     warned_of_full: Repeated,
     last_opened: Option<Instant>,
+    /// The last client id that had used its maximum of tokens.
+    last_with_max_tokens: Option<ClientId>,
 }
 
 impl HandshakeLines {
@@ -56,12 +58,18 @@ impl HandshakeLines {
             warned_of_lifetime: Repeated::default(),
             warned_of_full: Repeated::default(),
             last_opened: None,
+            last_with_max_tokens: None,
         }
     }
 
     /// Returns when a token last opened with one of the server's keys.
     pub(super) const fn last_opened(&self) -> Option<Instant> {
         self.last_opened
+    }
+
+    /// Returns the last client id that was refused because it had used its maximum of tokens.
+    pub(super) const fn last_with_max_tokens(&self) -> Option<ClientId> {
+        self.last_with_max_tokens
     }
 
     /// Logs what an operator should know of the latest steps.
@@ -76,6 +84,7 @@ impl HandshakeLines {
                 HandshakeOutcome::DeniedFull if self.warned_of_full.take_for(now.monotonic, FULL_INTERVAL) => {
                     warn!(slots = server.config().slots, "the server is full: further clients are denied");
                 }
+                HandshakeOutcome::Dropped(Discard::ClientIdTokens) => self.last_with_max_tokens = Some(token.client_id),
                 HandshakeOutcome::Dropped(Discard::TokenLifetimeTooLong) if fault.is_none() => {
                     self.warn_of_lifetime(&token, server, now);
                 }

@@ -10,6 +10,9 @@ use super::client::{TestClient, TestToken, until};
 use super::hostile::request;
 use super::program::{OTHER_KEY, PROTOCOL_ID, TestFolder};
 
+/// A configuration file: each client id may use one token.
+const LIMITS: &str = "[limits]\ntokens_per_client_id = 1\n";
+
 /// Sends the request of a token that a client would not use, because it has expired.
 fn send_request(token: &TestToken, minted: UnixMillis, to: SocketAddr) {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -123,4 +126,15 @@ fn debug_log_explains_a_handshake_step_by_step() {
     let quiet = folder.start(&[]);
     TestClient::join(42, quiet.address()).echo(b"hello");
     assert!(!quiet.stop().contains("a challenge is sent"));
+}
+
+#[test]
+fn client_id_with_too_many_tokens_is_named_by_the_warning() {
+    let folder = TestFolder::new();
+    let server = folder.start(&["--config", folder.write("limits.toml", LIMITS, 0o600).to_str().unwrap()]);
+    TestClient::join(42, server.address()).leave();
+    TestClient::fail(TestToken::new(42, server.address()).with_short_timeout().mint());
+    let line = server.wait_for("has used its maximum of unexpired connect tokens");
+    assert!(line.contains("WARN") && line.contains("client_id=42"), "{line}");
+    server.stop();
 }
