@@ -4,6 +4,13 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+/// The names of the signals to stop, for lines of the log.
+#[cfg(unix)]
+pub const STOP_SIGNAL: &str = "SIGTERM or SIGINT";
+/// The names of the events that stop a program, for lines of the log.
+#[cfg(windows)]
+pub const STOP_SIGNAL: &str = "Ctrl-C or Ctrl-Break";
+
 /// What a program does at a signal to stop.
 #[derive(Clone)]
 pub enum StopAction {

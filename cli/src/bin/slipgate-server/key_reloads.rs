@@ -18,7 +18,7 @@ use crate::settings::Settings;
 /// Reads the files on a thread of its own.
 pub(crate) struct KeyReloads {
     path: Option<PathBuf>,
-    thread: ReloadThread<KeyRing>,
+    thread: ReloadThread<(ReloadCause, KeyRing)>,
 }
 
 impl KeyReloads {
@@ -40,7 +40,7 @@ impl KeyReloads {
             if files.any(ReloadedFile::has_failed) {
                 signals.reload_failed();
             }
-            read
+            read.map(|keys| (cause, keys))
         };
         let thread = ReloadThread::start(read)
             .map_err(|error| Failure::run_time(format!("the thread of reloads cannot be started: {error}")))?;
@@ -52,10 +52,10 @@ impl KeyReloads {
         if let Some(cause) = signals.take_reload() {
             self.thread.request(cause);
         }
-        if let (Some(read), Some(path)) = (self.thread.poll(), &self.path) {
+        if let (Some((cause, read)), Some(path)) = (self.thread.poll(), &self.path) {
             let keys = read.len();
             set(read);
-            info!(path = %path.display(), keys, "the key file was read again");
+            info!(path = %path.display(), keys, "{cause}: the key file was read again");
         }
     }
 }
@@ -80,7 +80,7 @@ impl RunningKeys {
         match file.read_again(cause, || self.source.read())? {
             Ok(keys) => Some(keys),
             Err(error) => {
-                warn!(error, "the key file is invalid; keeping the current keys, and trying again every 5 s");
+                warn!(error, "{cause}: the key file is invalid; keeping the current keys, and trying again every 5 s");
                 None
             }
         }
@@ -137,12 +137,13 @@ impl RunningFile {
         let path = self.file.path().to_owned();
         match self.file.read_again(cause, || (self.reload)(&path)) {
             None => {}
-            Some(Ok(())) => info!(path = %path.display(), "the file of {} was read again", self.setting),
+            Some(Ok(())) => info!(path = %path.display(), "{cause}: the file of {} was read again", self.setting),
             Some(Err(error)) => {
                 let Self { setting, content, .. } = self;
                 warn!(
                     error,
-                    "the file of {setting} is invalid; keeping the current {content}, and trying again every 5 s"
+                    "{cause}: the file of {setting} is invalid; keeping the current {content}, and trying again \
+                     every 5 s"
                 );
             }
         }

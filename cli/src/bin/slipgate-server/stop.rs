@@ -7,6 +7,7 @@
 
 use std::time::Duration;
 
+use slipgate_cli::stop_signal::STOP_SIGNAL;
 use slipgate_netcode::time::Instant;
 use tracing::info;
 
@@ -58,6 +59,9 @@ impl StopSchedule {
         is_drained: impl FnOnce() -> bool,
     ) -> StopStep {
         if has_signal && std::mem::replace(&mut self.is_signalled, true) {
+            info!(
+                "stopping at once: a second {STOP_SIGNAL} has arrived, so the clients that are left are disconnected"
+            );
             return StopStep::End;
         }
         let by_operator = supervision.is_drained_by_operator();

@@ -82,6 +82,7 @@ fn second_signal_stops_at_once() {
     assert_eq!(client.ended, Some(CloseKind::DisconnectedByServer));
     let (code, log) = server.end();
     assert_eq!(code, Some(0), "{log}");
+    assert_eq!(log.matches("a second SIGTERM or SIGINT").count(), 1, "{log}");
 }
 
 #[test]
@@ -138,7 +139,7 @@ fn sighup_reloads_the_keys_and_keeps_all_clients() {
         client.echo(b"still here");
     }
     let log = server.stop();
-    assert_eq!(log.matches("was read again").count(), 2, "{log}");
+    assert_eq!(log.matches("SIGHUP: the key file was read again").count(), 2, "{log}");
     assert_eq!(log.matches("do not open with any").count(), 2, "{log}");
 }
 
