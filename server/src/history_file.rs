@@ -25,7 +25,8 @@
 //!
 //! A record is dropped when its token has expired by both clocks. A start has only the wall clock. If that shows a time
 //! before an expiry that was dropped, it was stepped back, and dropped tokens may be valid again: the start refuses
-//! tokens from before that expiry then.
+//! tokens from before that expiry then. If a time of the file is more than a minute ahead, the clock was wrong when the
+//! file was written: the start refuses tokens from before itself.
 //!
 //! Tokens are identified by a keyed digest of their tag. Only the owner can read the file.
 
@@ -58,6 +59,9 @@ use crate::journal::Disk;
 const MAX_UNEXPIRED: u64 = 1 << 24;
 /// After this many new records a file is rewritten without its expired ones.
 const MAX_APPENDED: u64 = 1 << 16;
+/// The maximum seconds by which a time of the file may be ahead of a start, and still be its cutoff: more than a token
+/// lives by default. A start behind more would lock all players out for that time.
+const MAX_AHEAD: u64 = 60;
 /// The maximum number of records in a file: a rewrite may fail once.
 const MAX_RECORDS: u64 = MAX_UNEXPIRED + 2 * MAX_APPENDED;
 
@@ -136,6 +140,8 @@ enum HistoryOrigin {
     Shortened,
     /// The wall clock was stepped back. The file lacks used tokens that are in time again.
     ClockSteppedBack,
+    /// The wall clock was far ahead when the file was written: its times say nothing.
+    ClockWasAhead,
 }
 
 impl HistoryFile {
@@ -206,15 +212,18 @@ impl HistoryFile {
         let ParsedHistory { header: old, mut used, end: old_end, version, .. } = parsed;
         let mut dropped_until = take_expired(&mut used, |used| used.expires <= today, |used| used.expires);
         dropped_until = dropped_until.max(match version {
+            // No token from before this start is admitted, so none of those that were dropped is.
+            _ if origin == HistoryOrigin::ClockWasAhead => UnixSeconds(0),
             FormatVersion::Chained => old.dropped_until,
             // The old format does not have it, and drops only what has expired.
             FormatVersion::Separate => today,
         });
-        let since = old.since.max(match origin {
-            HistoryOrigin::Shortened => after(today),
-            HistoryOrigin::ClockSteppedBack => old.dropped_until,
-            HistoryOrigin::Created | HistoryOrigin::Continued => UnixSeconds(0),
-        });
+        let since = match origin {
+            HistoryOrigin::ClockWasAhead => after(today),
+            HistoryOrigin::Shortened => old.since.max(after(today)),
+            HistoryOrigin::ClockSteppedBack => old.since.max(old.dropped_until),
+            HistoryOrigin::Created | HistoryOrigin::Continued => old.since,
+        };
         // A number that was once confirmed is not used again: the lock file may remember it.
         let known = mark.filter(|mark| *mark == old.lock_mark(mark.confirmed)).map_or(0, |mark| mark.confirmed);
         let next = old.number_of(old_end).max(known);
@@ -310,10 +319,11 @@ impl HistoryFile {
         match (self.origin, configured) {
             (HistoryOrigin::Continued | HistoryOrigin::ClockSteppedBack, TokenCutoff::AtStart)
             | (HistoryOrigin::ClockSteppedBack, TokenCutoff::None) => TokenCutoff::At(self.header.since.into()),
-            (HistoryOrigin::Shortened, TokenCutoff::None) => TokenCutoff::AtStart,
-            (HistoryOrigin::Shortened | HistoryOrigin::ClockSteppedBack, TokenCutoff::At(moment)) => {
-                TokenCutoff::At(moment.max(self.header.since.into()))
-            }
+            (HistoryOrigin::Shortened | HistoryOrigin::ClockWasAhead, TokenCutoff::None) => TokenCutoff::AtStart,
+            (
+                HistoryOrigin::Shortened | HistoryOrigin::ClockSteppedBack | HistoryOrigin::ClockWasAhead,
+                TokenCutoff::At(moment),
+            ) => TokenCutoff::At(moment.max(self.header.since.into())),
             (_, configured) => configured,
         }
     }
@@ -475,7 +485,10 @@ impl ParsedHistory {
         let next = self.header.number_of(self.end);
         let is_older_copy =
             mark.is_some_and(|mark| mark.confirmed > next || mark != self.header.lock_mark(mark.confirmed));
-        if is_older_copy || self.remains == Remains::Shortened {
+        let newest = self.header.since.max(self.header.dropped_until);
+        if newest.0.saturating_sub(today.0) > MAX_AHEAD {
+            HistoryOrigin::ClockWasAhead
+        } else if is_older_copy || self.remains == Remains::Shortened {
             HistoryOrigin::Shortened
         } else if self.header.dropped_until > today {
             HistoryOrigin::ClockSteppedBack
@@ -499,6 +512,13 @@ impl ParsedHistory {
                 Some(LockMark::UNKNOWN) => warn_of_missing_lock(path),
                 _ => warn_of_shortened(path),
             }
+        }
+        if origin == HistoryOrigin::ClockWasAhead {
+            warn!(
+                path = %path.display(),
+                "the wall clock was far ahead when the history file was written, or it is behind now; this start \
+                 therefore refuses all tokens from before it; set the clock by the network (NTP)"
+            );
         }
         if origin == HistoryOrigin::ClockSteppedBack {
             let until = self.header.dropped_until.0;

@@ -75,13 +75,57 @@ fn tokens_dropped_by_a_wrong_clock_are_refused_when_it_is_right() {
 fn expiry_dropped_by_a_running_server_is_in_its_file() {
     let folder = TestFolder::new("dropped-running");
     let (mut history, now) = open_at(&folder, 1000);
-    // The clock is an hour ahead for longer than a token lives.
-    *now.lock().unwrap() = at(10, 1010 + HOUR);
-    history.store(&[expiring(1, 1050 + HOUR)]).unwrap();
-    *now.lock().unwrap() = at(60, 1060 + HOUR);
+    // The clock is 50 s ahead for longer than a token lives.
+    *now.lock().unwrap() = at(10, 1060);
+    history.store(&[expiring(1, 1105)]).unwrap();
+    *now.lock().unwrap() = at(60, 1110);
     history.rewrite(&[]).unwrap();
     assert!(history.kept().used.is_empty());
     drop(history);
     let (history, _) = open_at(&folder, 1070);
-    assert_eq!(history.token_cutoff(TokenCutoff::AtStart), TokenCutoff::At(UnixSeconds(1050 + HOUR).into()));
+    assert_eq!(history.token_cutoff(TokenCutoff::AtStart), TokenCutoff::At(UnixSeconds(1105).into()));
+}
+
+/// Opens a file of a clock that was ahead with the right one. It must accept what is minted from now on.
+fn check_that_no_fresh_token_is_refused(folder: &TestFolder, unix: u64) {
+    let open = || open_at(folder, unix).0;
+    let (history, warnings) = count_warnings("the wall clock was far ahead", open);
+    assert_eq!((history.origin, history.since(), warnings), (HistoryOrigin::ClockWasAhead, UnixSeconds(unix + 1), 1));
+    for configured in [TokenCutoff::AtStart, TokenCutoff::None] {
+        assert_eq!(history.token_cutoff(configured), TokenCutoff::AtStart, "tokens from before are refused");
+    }
+    assert!(history.kept().dropped_until <= UnixSeconds(unix));
+    drop(history);
+    let (history, warnings) = count_warnings("the wall clock was", || open_at(folder, unix + 5).0);
+    assert_eq!((history.origin, history.since(), warnings), (HistoryOrigin::Continued, UnixSeconds(unix + 1), 0));
+    assert!(history.kept().dropped_until <= UnixSeconds(unix + 5));
+}
+
+#[test]
+fn file_created_with_a_clock_ahead_locks_no_player_out() {
+    for ahead in [61, HOUR, 24 * HOUR] {
+        let folder = TestFolder::new(&format!("created-ahead-{ahead}"));
+        let (mut history, _) = open_at(&folder, 1000 + ahead);
+        history.store(&[expiring(1, 1045)]).unwrap();
+        drop(history);
+        check_that_no_fresh_token_is_refused(&folder, 1000);
+        assert_eq!(open_at(&folder, 1010).0.len(), 1, "a used token stays used");
+    }
+    // A minute is waited for.
+    let folder = TestFolder::new("created-a-minute-ahead");
+    drop(open_at(&folder, 1059));
+    let (history, _) = open_at(&folder, 1000);
+    assert_eq!(history.token_cutoff(TokenCutoff::AtStart), TokenCutoff::At(UnixSeconds(1060).into()));
+}
+
+#[test]
+fn token_dropped_by_a_clock_far_ahead_locks_no_player_out() {
+    let folder = TestFolder::new("dropped-far-ahead");
+    let (mut history, now) = open_at(&folder, 1000);
+    *now.lock().unwrap() = at(10, 1010 + HOUR);
+    history.store(&[expiring(1, 1050 + HOUR)]).unwrap();
+    *now.lock().unwrap() = at(60, 1060 + HOUR);
+    history.rewrite(&[]).unwrap();
+    drop(history);
+    check_that_no_fresh_token_is_refused(&folder, 1070);
 }
