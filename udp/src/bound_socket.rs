@@ -49,7 +49,7 @@ impl BoundSocket {
             socket.set_only_v6(true)?;
         }
         socket.set_nonblocking(true)?;
-        request_buffers(&socket);
+        request_buffers(&SockRef::from(&socket));
         if sharing == PortSharing::Next {
             allow_sharing(&socket)?;
         }
@@ -108,8 +108,14 @@ fn allow_sharing(_: &Socket) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
+/// Requests buffers of [`SOCKET_BUFFER_BYTES`] for a socket, as [`Sockets`](super::Sockets) do for their own. The
+/// system may grant less.
+pub fn request_large_buffers(socket: &UdpSocket) {
+    request_buffers(&SockRef::from(socket));
+}
+
 /// Requests large buffers, then half of that, until the system accepts. Small buffers work, too.
-fn request_buffers(socket: &Socket) {
+fn request_buffers(socket: &SockRef<'_>) {
     let sizes = || std::iter::successors(Some(SOCKET_BUFFER_BYTES), |size| Some(size / 2));
     let is_large_enough = |size: &usize| *size >= MIN_SOCKET_BUFFER_BYTES;
     let _ = sizes().take_while(is_large_enough).any(|size| socket.set_recv_buffer_size(size).is_ok());
@@ -133,13 +139,18 @@ fn ignore_closed_ports(socket: &Socket) {
 #[cfg(not(windows))]
 const fn ignore_closed_ports(_: &Socket) {}
 
+/// Returns how many datagrams the system has dropped for a socket since it was opened, modulo 2^32; `None` where it
+/// does not report them. The statistics of [`Sockets`](super::Sockets) have this count already.
 #[cfg(target_os = "linux")]
-fn read_drops(socket: &UdpSocket) -> Option<u32> {
+#[must_use]
+pub fn read_drops(socket: &UdpSocket) -> Option<u32> {
     super::syscalls::read_drops(std::os::fd::AsFd::as_fd(socket))
 }
 
+/// Returns `None`: this system does not report the datagrams that it drops.
 #[cfg(not(target_os = "linux"))]
-const fn read_drops(_: &UdpSocket) -> Option<u32> {
+#[must_use]
+pub const fn read_drops(_: &UdpSocket) -> Option<u32> {
     None
 }
 

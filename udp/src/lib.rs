@@ -63,7 +63,9 @@ use self::portable::PortableDatapath as Datapath;
 
 pub use self::batch::{BATCH_SIZE, DatagramMut, ReceiveBatch, SendBatch};
 pub use self::batching::Batching;
-pub use self::bound_socket::{MIN_SOCKET_BUFFER_BYTES, SOCKET_BUFFER_BYTES, SocketBuffers};
+pub use self::bound_socket::{
+    MIN_SOCKET_BUFFER_BYTES, SOCKET_BUFFER_BYTES, SocketBuffers, read_drops, request_large_buffers,
+};
 pub use self::coalesce::WakePolicy;
 pub use self::dscp::{Dscp, Marking, ParseDscpError};
 pub use self::filter::{

@@ -20,7 +20,7 @@ pub(crate) const CRATES: &[(&str, &[&str])] = &[
     ("token-issuer", &["netcode", "os"]),
     ("sync", &[]),
     ("capi", &["netcode", "session", "os", "server", "client", "token_issuer"]),
-    ("tools/sim", &["netcode"]),
+    ("tools/sim", &["netcode", "udp"]),
     ("tools/worlds", &["sim"]),
     ("tools/lab", &["netcode", "session", "sim", "sync", "worlds"]),
     (

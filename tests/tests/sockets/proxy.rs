@@ -272,6 +272,57 @@ fn unreachable_server_does_not_stop_the_proxy() {
     rig.echo(&client, b"there you are");
 }
 
+/// Returns the largest buffer that this system grants, in bytes.
+#[cfg(target_os = "linux")]
+fn max_buffer() -> usize {
+    std::fs::read_to_string("/proc/sys/net/core/rmem_max").unwrap().trim().parse().unwrap()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn proxy_keeps_a_burst_that_arrives_between_two_turns() {
+    // Each takes 2304 bytes of a buffer: 500 do not fit into the 208 KiB that a socket has by default.
+    const BURST: u64 = 500;
+    if max_buffer() < 1 << 20 {
+        let _ = writeln!(std::io::stderr(), "SKIPPED: net.core.rmem_max permits {} bytes", max_buffer());
+        return;
+    }
+    let mut rig = Rig::new(|_| ());
+    let client = rig.client();
+    let upstream = rig.echo(&client, b"hello");
+    for _ in 0..BURST {
+        client.send(&[7; 1200]).unwrap();
+        rig.server.send_to(&[7; 1200], upstream).unwrap();
+    }
+    rig.until(|rig| {
+        let stats = rig.proxy.stats();
+        assert_eq!(stats.dropped_by_system, Some(0), "{stats:?}");
+        ((stats.up.pushed, stats.down.pushed) == (BURST + 1, BURST + 1)).then_some(())
+    });
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn proxy_counts_what_the_system_dropped() {
+    // Linux grants twice the requested 4 MiB at most, which 20,000 datagrams of 768 bytes exceed.
+    const BURST: u64 = 20_000;
+    let mut rig = Rig::new(|settings| settings.idle = 1000 * MILLI);
+    let client = rig.client();
+    let upstream = rig.echo(&client, b"hello");
+    for _ in 0..BURST {
+        client.send(&[7]).unwrap();
+        rig.server.send_to(&[7], upstream).unwrap();
+    }
+    let stats = rig.until(|rig| {
+        let stats = rig.proxy.stats();
+        let arrived = stats.up.pushed + stats.down.pushed;
+        (stats.dropped_by_system == Some(2 * (BURST + 1) - arrived)).then_some(stats)
+    });
+    assert!(stats.up.pushed < BURST && stats.down.pushed < BURST, "{stats:?}");
+    rig.until(|rig| (rig.proxy.stats().left == 1).then_some(()));
+    assert_eq!(rig.proxy.stats().dropped_by_system, stats.dropped_by_system, "the count remains");
+}
+
 #[test]
 fn proxy_to_itself_is_refused() {
     let taken = socket("127.0.0.1:0");

@@ -7,6 +7,7 @@ use std::time::Duration;
 use mio::net::UdpSocket;
 use mio::{Interest, Registry, Token};
 use slipgate_netcode::time::Instant;
+use slipgate_udp::{read_drops, request_large_buffers};
 
 use super::settings::ProxySettings;
 use super::stats::{ProxyClientReport, SocketErrorClass, SocketErrors};
@@ -26,6 +27,8 @@ pub(super) struct ProxyClient {
     upstream: UdpSocket,
     nat: Option<Nat>,
     rebindings: u64,
+    /// What the system dropped for sockets that were replaced.
+    dropped_before: u64,
 }
 
 impl ProxyClient {
@@ -45,6 +48,7 @@ impl ProxyClient {
             upstream: open(settings.to, registry, token)?,
             nat: settings.rebinding.map(|rebinding| Nat::new(rebinding, seed, now)),
             rebindings: 0,
+            dropped_before: 0,
         })
     }
 
@@ -78,6 +82,7 @@ impl ProxyClient {
         let mut old = std::mem::replace(&mut self.upstream, fresh);
         self.is_ready = true;
         self.rebindings += 1;
+        self.dropped_before += u64::from(read_drops(&old).unwrap_or_default());
         registry.deregister(&mut old)?;
         Ok(true)
     }
@@ -90,6 +95,12 @@ impl ProxyClient {
         while let Some(arrival) = self.link.down.pop_due(now) {
             count_error(listener.send_to(arrival.bytes, self.address), socket_errors);
         }
+    }
+
+    /// Returns how many of the server's datagrams the system dropped because a socket of this client was full; `None`
+    /// if it does not report them.
+    pub(super) fn dropped_by_system(&self) -> Option<u64> {
+        Some(u64::from(read_drops(&self.upstream)?) + self.dropped_before)
     }
 
     /// Returns when this client needs the next turn.
@@ -139,6 +150,7 @@ fn open(to: SocketAddr, registry: &Registry, token: Token) -> io::Result<UdpSock
         IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
     };
     let mut socket = UdpSocket::bind((ip, 0).into())?;
+    request_large_buffers(&socket);
     socket.connect(to)?;
     registry.register(&mut socket, token, Interest::READABLE)?;
     Ok(socket)

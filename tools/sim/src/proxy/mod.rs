@@ -23,6 +23,7 @@ use std::time::Duration;
 use mio::net::UdpSocket;
 use mio::{Events, Interest, Poll, Token};
 use slipgate_netcode::time::Instant;
+use slipgate_udp::{read_drops, request_large_buffers};
 
 use self::client::{Incoming, ProxyClient, receive};
 pub use self::settings::{ClientPaths, DEFAULT_BOUNDS, DEFAULT_IDLE, DEFAULT_MAX_CLIENTS, ProxySettings};
@@ -51,6 +52,8 @@ pub struct Proxy {
     buffer: Box<[u8]>,
     /// Counters that belong to no current client: those of the proxy itself and of clients that left.
     stats: ProxyStats,
+    /// What the system dropped for clients that left.
+    dropped_before: u64,
 }
 
 impl Proxy {
@@ -62,6 +65,7 @@ impl Proxy {
     pub fn bind(settings: ProxySettings) -> io::Result<Self> {
         let poll = Poll::new()?;
         let mut listener = UdpSocket::bind(settings.listen)?;
+        request_large_buffers(&listener);
         let local = listener.local_addr()?;
         if is_own_address(local, settings.to) {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "the server's address is the proxy's own address"));
@@ -79,6 +83,7 @@ impl Proxy {
             indices: HashMap::new(),
             buffer: vec![0; BUFFER_BYTES].into(),
             stats: ProxyStats::default(),
+            dropped_before: 0,
         })
     }
 
@@ -139,16 +144,21 @@ impl Proxy {
         self.clients.iter().flatten().map(move |client| client.report(now))
     }
 
-    /// Returns the counters of all clients, current and removed.
+    /// Returns the counters of all clients, current and removed. Reads the system's drop counter of each socket.
     #[must_use]
     pub fn stats(&self) -> ProxyStats {
-        let mut stats = self.stats;
+        let mut stats = ProxyStats { dropped_by_system: self.dropped_by_system(), ..self.stats };
         for client in self.clients.iter().flatten() {
             stats.clients += 1;
             stats.up += client.link.up.stats();
             stats.down += client.link.down.stats();
         }
         stats
+    }
+
+    fn dropped_by_system(&self) -> Option<u64> {
+        let clients = self.clients.iter().flatten().map(ProxyClient::dropped_by_system).sum::<Option<u64>>();
+        Some(u64::from(read_drops(&self.listener)?) + clients? + self.dropped_before)
     }
 
     fn receive_from_clients(&mut self, now: Instant) {
@@ -228,6 +238,7 @@ impl Proxy {
             };
             self.indices.remove(&client.address);
             self.stats.left += 1;
+            self.dropped_before += client.dropped_by_system().unwrap_or_default();
             self.stats.up += client.link.up.stats();
             self.stats.down += client.link.down.stats();
         }

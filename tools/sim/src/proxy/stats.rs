@@ -25,6 +25,9 @@ pub struct ProxyStats {
     pub down: DirectionStats,
     /// Errors of sockets.
     pub socket_errors: SocketErrors,
+    /// Datagrams that the system dropped because a socket of the proxy was full: the machine, not the path, lost them.
+    /// `None` if the system does not report them.
+    pub dropped_by_system: Option<u64>,
 }
 
 /// The class of a socket error. None of them stops the proxy.

@@ -163,10 +163,11 @@ impl ProxySnapshot {
     }
 
     fn proxy(&self) -> String {
-        let ProxyStats { clients, left, refused, rebindings, socket_errors, .. } = self.stats;
+        let ProxyStats { clients, left, refused, rebindings, socket_errors, dropped_by_system, .. } = self.stats;
         let mut words = format!("clients {clients}, forgotten {left}, new addresses {rebindings}");
         for (count, name) in [
             (refused, "datagrams refused over the client limit"),
+            (dropped_by_system.unwrap_or_default(), "dropped by the system before the proxy read them"),
             (socket_errors.closed, "refused by a closed port"),
             (socket_errors.full, "refused by a full socket buffer"),
             (socket_errors.other, "other socket errors"),
@@ -208,7 +209,8 @@ impl ProxySnapshot {
         json!({ "event": event, "clients": clients, "up": path(&stats.up), "down": path(&stats.down),
             "joined": stats.joined, "forgotten": stats.left, "refused": stats.refused,
             "new_addresses": stats.rebindings, "socket_errors": { "closed": stats.socket_errors.closed,
-            "full": stats.socket_errors.full, "other": stats.socket_errors.other } })
+            "full": stats.socket_errors.full, "other": stats.socket_errors.other },
+            "dropped_by_system": stats.dropped_by_system })
     }
 }
 
@@ -309,5 +311,8 @@ mod tests {
             "up 10 in, 8 out, 2 lost (queue 12.3 ms); down 0 in, 0 out (queue 0.0 ms); \
              clients 1, forgotten 0, new addresses 0"
         );
+        let mut full = snapshot(1);
+        full.stats.dropped_by_system = Some(7);
+        assert!(full.line().ends_with(", dropped by the system before the proxy read them 7"), "{}", full.line());
     }
 }
