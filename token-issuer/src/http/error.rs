@@ -181,15 +181,23 @@ pub(super) struct ApiError {
     field: Option<String>,
     /// A header of the response, with what the client can do.
     header: Option<Box<(HeaderName, HeaderValue)>>,
+    subject: Option<Box<TokenSubject>>,
+}
+
+/// The player and the group of a refused request, for the log. The response does not repeat them.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct TokenSubject {
+    pub(super) client_id: Option<u64>,
+    pub(super) group: Option<RegistryName>,
 }
 
 impl ApiError {
     pub(super) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), field: None, header: None }
+        Self { code, message: message.into(), field: None, header: None, subject: None }
     }
 
     pub(super) fn of_field(code: ErrorCode, field: impl Into<String>, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), field: Some(field.into()), header: None }
+        Self { code, message: message.into(), field: Some(field.into()), header: None, subject: None }
     }
 
     /// Returns the refusal of a method that a path does not have.
@@ -240,6 +248,11 @@ impl ApiError {
     /// Returns the error with the time until the next attempt, in whole seconds.
     pub(super) fn with_retry_after(self, wait: Duration) -> Self {
         self.with_header(RETRY_AFTER, whole_seconds(wait).into())
+    }
+
+    /// Returns the error of a request for this player and group.
+    pub(super) fn about(self, subject: TokenSubject) -> Self {
+        Self { subject: Some(Box::new(subject)), ..self }
     }
 
     /// Returns the error with this header in its response.
@@ -306,6 +319,7 @@ pub(super) struct RefusedWith {
     pub(super) code: ErrorCode,
     pub(super) message: String,
     pub(super) field: Option<String>,
+    pub(super) subject: Option<Box<TokenSubject>>,
 }
 
 #[derive(Serialize)]
@@ -334,7 +348,8 @@ impl IntoResponse for ApiError {
             let (name, value) = *header;
             response.headers_mut().insert(name, value);
         }
-        let refused = RefusedWith { code: self.code, message: self.message, field: self.field };
+        let Self { code, message, field, subject, .. } = self;
+        let refused = RefusedWith { code, message, field, subject };
         response.extensions_mut().insert(refused);
         response
     }

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::http::HeaderMap;
+use tracing::field::display;
 
 use super::error::RefusedWith;
 use super::limited_log::LimitedLog;
@@ -111,8 +112,11 @@ impl Observer {
             let (code, status) = (refused.code.name(), refused.code.status());
             // These quote no key. The log escapes them: a field may be the client's own text.
             let (field, reason) = (refused.field.as_deref(), refused.message.as_str());
-            let (key, peer) = (key.map(tracing::field::display), peer.map(tracing::field::display));
-            tracing::info!(code, field, reason, status, key, peer, %request_id, "refused a request");
+            let (key, peer) = (key.map(display), peer.map(display));
+            let subject = refused.subject.as_deref();
+            let client_id = subject.and_then(|subject| subject.client_id).map(display);
+            let group = subject.and_then(|subject| subject.group.as_ref()).map(display);
+            tracing::info!(client_id, group, code, field, reason, status, key, peer, %request_id, "refused a request");
         }
     }
 
@@ -139,6 +143,6 @@ fn log_refused(requests: u64, has_key: bool) {
 }
 
 fn log_refused_heads(connections: u64, (reason, peer): &(RefusedHead, Option<HttpPeer>)) {
-    let (last, peer) = (reason.name(), peer.map(tracing::field::display));
+    let (last, peer) = (reason.name(), peer.map(display));
     tracing::info!(connections, last, peer, "closed connections without a complete request");
 }

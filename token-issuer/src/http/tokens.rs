@@ -17,7 +17,7 @@ use super::TokenService;
 use super::answer::Answer;
 use super::authorize::{Authorized, Unauthorized, authorize, expect_json, expect_no_coding, require};
 use super::connection_state::ConnectionState;
-use super::error::{ApiError, ErrorCode};
+use super::error::{ApiError, ErrorCode, TokenSubject};
 use super::query::expect_no_query;
 use super::request::{self, CLIENT_ID, GroupChoice, PROTOCOL_ID, SERVER_ADDRESSES, TokenBody};
 use super::request_body::RequestBody;
@@ -25,7 +25,7 @@ use super::request_id::RequestId;
 use crate::callers::{Caller, Permission};
 use crate::entropy::system_entropy;
 use crate::issuer::{Issuer, Minted, TokenRequest};
-use crate::registry::{RESERVATION_GRACE, RegistryError, ReservedServer, SlotRequest};
+use crate::registry::{RESERVATION_GRACE, RegistryError, RegistryName, ReservedServer, SlotRequest};
 
 /// The fields of a successful response of `POST /v1/tokens`. `server_ids` is only in responses to a group.
 pub const RESPONSE_FIELDS: [&str; 8] =
@@ -78,7 +78,7 @@ pub(super) async fn create_token(
 }
 
 /// Checks the request of a valid key, reserves slots if it is for a group, and mints its token. Returns the body of the
-/// response.
+/// response. An error names the player and the group as soon as they are known.
 async fn read_and_mint(
     service: &TokenService,
     authorized: &Authorized,
@@ -86,22 +86,45 @@ async fn read_and_mint(
     request_id: &RequestId,
 ) -> Result<String, ApiError> {
     let body = request::read(json)?;
-    check_scopes(&authorized.caller, &body)?;
-    let issuer = find_game(authorized, &body)?;
-    let client_id = find_client_id(service, &body).await?;
+    let about = |client_id| move |error: ApiError| error.about(TokenSubject { client_id, group: group_of(json) });
+    let (issuer, client_id) = identify(service, authorized, &body).await.map_err(about(body.client_id))?;
     let (request, group) = body.with_client_id(client_id);
     let mint = |servers: Option<&[ReservedServer]>| {
         let minted = mint(issuer, &request, servers)?;
         service.observer.on_minted(&minted, request_id, authorized.caller.id());
         Ok(token_body(&minted, servers))
     };
+    reserve_and_mint(service, issuer, &request, group, json, mint).await.map_err(about(Some(client_id)))
+}
+
+/// Returns the issuer of the request's game and the player, if the key may request this token.
+async fn identify<'a>(
+    service: &TokenService,
+    authorized: &'a Authorized,
+    body: &TokenBody,
+) -> Result<(&'a Issuer, u64), ApiError> {
+    check_scopes(&authorized.caller, body)?;
+    let issuer = find_game(authorized, body)?;
+    Ok((issuer, find_client_id(service, body).await?))
+}
+
+/// Checks and counts the request, reserves slots if it is for a group, and mints its token by `mint`. Returns the body
+/// of the response.
+async fn reserve_and_mint(
+    service: &TokenService,
+    issuer: &Issuer,
+    request: &TokenRequest,
+    group: Option<GroupChoice>,
+    json: &[u8],
+    mint: impl Fn(Option<&[ReservedServer]>) -> Result<String, ApiError>,
+) -> Result<String, ApiError> {
     // A request that cannot be minted must not reserve a slot.
-    let (lifetime_seconds, _) = issuer.check(&request)?;
+    let (lifetime_seconds, _) = issuer.check(request)?;
     service.count_token(request.client_id).map_err(ApiError::too_many_tokens)?;
     let Some(group) = group else {
         return mint(None).inspect_err(|_| service.give_token_back(request.client_id));
     };
-    let slots = slot_request(issuer, &request, group, lifetime_seconds);
+    let slots = slot_request(issuer, request, group, lifetime_seconds);
     match service.registry.reserve(slots).await {
         Ok(servers) => mint(Some(&servers)),
         Err(error) => {
@@ -119,13 +142,18 @@ const fn has_reserved_nothing(error: &RegistryError) -> bool {
     matches!(error, NoFreeSlots | NoServers | Unavailable | Recovering(_))
 }
 
-/// Returns the refusal of a reservation for this body. The reservation has taken the name of the group, so it is parsed
-/// again: requests that get a token copy nothing for the message.
+/// Returns the refusal of a reservation for this body.
 fn not_reserved(error: RegistryError, json: &[u8]) -> ApiError {
-    match request::read(json).ok().and_then(|body| body.group) {
-        Some(group) => ApiError::not_reserved(error, &group.group),
+    match group_of(json) {
+        Some(group) => ApiError::not_reserved(error, &group),
         None => error.into(),
     }
+}
+
+/// Returns the group of a body that was refused. The reservation has taken its name, so it is parsed again: requests
+/// that get a token copy nothing for messages and logs.
+fn group_of(json: &[u8]) -> Option<RegistryName> {
+    Some(request::read(json).ok()?.group?.group)
 }
 
 /// Refuses a game or servers that the key may not use.

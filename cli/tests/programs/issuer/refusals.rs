@@ -53,6 +53,29 @@ fn refusal_is_logged_with_its_request_id_key_and_peer() {
 }
 
 #[test]
+fn refusal_names_player_and_group() {
+    let folder = TestFolder::new();
+    let mut program = Program::start(folder.complete(&["--max-tokens-per-minute", "1"]));
+    let mut line_of = |body: &str, status: u16| {
+        assert_eq!(request(&program, &folder, body).status, status, "{body}");
+        let mut line = String::new();
+        program.log.read_line(&mut line).unwrap();
+        line
+    };
+    assert!(line_of(r#"{"client_id": 42}"#, 201).contains("minted a connect token"));
+    let too_many = line_of(r#"{"client_id": 42}"#, 429);
+    assert!(too_many.contains(r#" client_id=42 code="too_many_tokens""#), "{too_many}");
+    let too_long = line_of(r#"{"client_id": "42", "lifetime_seconds": 99999999}"#, 400);
+    assert!(too_long.contains(r#" client_id=42 code="out_of_range""#), "{too_long}");
+    let no_group = line_of(r#"{"client_id": 43, "group": "ranked"}"#, 503);
+    assert!(no_group.contains(r#" client_id=43 group=ranked code="no_free_slots""#), "{no_group}");
+    let game = line_of(r#"{"client_id": 44, "group": "ranked", "protocol_id": 9}"#, 400);
+    assert!(game.contains(r#" client_id=44 group=ranked code="unknown_protocol_id""#), "{game}");
+    let no_id = line_of(r#"{"group": "ranked"}"#, 400);
+    assert!(no_id.contains("missing_field") && !no_id.contains("client_id=") && !no_id.contains("group="), "{no_id}");
+}
+
+#[test]
 fn strangers_hide_no_refusal_of_a_backend() {
     let folder = TestFolder::new();
     let mut program = Program::start(folder.complete(&[]));
