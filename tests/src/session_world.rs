@@ -34,6 +34,8 @@ pub struct Player {
     pub messages: Vec<(ChannelId, Vec<u8>)>,
     /// Other events.
     pub events: Vec<client::ClientSessionEvent>,
+    /// Whether the program stands still. What arrives waits in its socket.
+    pub is_asleep: bool,
     scratch: Vec<u8>,
 }
 
@@ -148,6 +150,7 @@ impl SessionWorld {
             link: Link::new(conditions, conditions, id),
             messages: Vec::new(),
             events: Vec::new(),
+            is_asleep: false,
             scratch: Vec::new(),
         });
         id
@@ -261,6 +264,9 @@ impl SessionWorld {
 
 impl Player {
     fn turn(&mut self, server_address: Address, now: Instant) {
+        if self.is_asleep {
+            return;
+        }
         let Self { core, link, messages, events, scratch, .. } = self;
         while let Some(arrival) = link.down.pop_due(now) {
             let mut datagram = arrival.bytes.to_vec();

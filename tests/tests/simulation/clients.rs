@@ -164,6 +164,27 @@ fn client_that_slept_learns_of_its_end_within_a_second() {
 }
 
 #[test]
+fn goodbye_after_a_sleep_as_long_as_the_timeout_is_a_timeout() {
+    use EndReason::{DisconnectedByServer, TimedOut};
+    // A server has timed a client out that sent nothing for 5 s. The last packet left up to 0.1 s before the sleep.
+    for (millis, reason) in [(4_800, DisconnectedByServer), (4_900, TimedOut), (60_000, TimedOut)] {
+        let mut world = NetcodeWorld::perfect(23);
+        let server = world.add_server(4);
+        let (client, handle) = world.connected_client(1, server);
+        world.run_for(SECOND);
+        let (at, now) = (world.servers[server].address, world.now());
+        assert!(world.servers[server].core.disconnect(handle));
+        let mut outbox = VecOutbox::default();
+        world.servers[server].core.transmit(now, &mut outbox);
+        let core = &mut world.clients[client].core;
+        core.tick(now.monotonic);
+        let awake = now.monotonic.after(Duration::from_millis(millis));
+        core.handle(at, &mut outbox.datagrams[0].1, awake).unwrap();
+        assert_eq!(core.end_reason(), Some(reason), "{millis} ms");
+    }
+}
+
+#[test]
 fn client_was_asleep_after_more_than_a_second_without_a_tick() {
     for (millis, was_asleep) in [(1_000, false), (1_001, true)] {
         let mut world = NetcodeWorld::perfect(22);

@@ -236,9 +236,16 @@ fn refusals() -> [(&'static str, Scenario); 7] {
     ]
 }
 
-fn failures() -> [(&'static str, Scenario); 10] {
+fn failures() -> [(&'static str, Scenario); 11] {
     [
         ("the path breaks, or one side crashes", || ended_by(|world, _| world.player(1).address = unreachable())),
+        ("the client's program stands still for longer than the timeout", || {
+            ended_by(|world, _| {
+                world.player(1).is_asleep = true;
+                world.run_for(8 * SECOND);
+                world.player(1).is_asleep = false;
+            })
+        }),
         ("the layouts differ", || {
             let mut world = world(4);
             world.traffic = Traffic::channels((*layout(Kind::Sequenced)).clone());

@@ -197,8 +197,18 @@ impl TokenSession {
             }
             // DECISION: a disconnect is final, even if the token lists more servers. The reference tries the next
             // server with the same keys, although the server ended the connection on purpose.
-            (PacketKind::Disconnect, SessionStep::Connected(_)) => Ok(Handled::Ended(EndReason::DisconnectedByServer)),
+            (PacketKind::Disconnect, SessionStep::Connected(_)) => Ok(Handled::Ended(self.disconnect_reason(now))),
             _ => self.on_handshake_packet(header.kind, tag, content, now),
+        }
+    }
+
+    /// Returns why the server has ended the connection. It has timed this client out if the program was asleep until
+    /// its last packet was as old as the timeout.
+    fn disconnect_reason(&self, now: Instant) -> EndReason {
+        let slept = now.since(self.last_tick);
+        match self.timeout {
+            Some(timeout) if slept > ASLEEP && slept.saturating_add(SEND_INTERVAL) >= timeout => EndReason::TimedOut,
+            _ => EndReason::DisconnectedByServer,
         }
     }
 

@@ -117,6 +117,7 @@ impl fmt::Display for ClientState {
 /// | the client leaves, with or without code and text | `Left` | `Left` |
 /// | the server kicks the client, or stops | `DisconnectedByServer` | `Kicked`, `ServerStopped` |
 /// | no packet arrives for the token's timeout | `TimedOut` | `TimedOut` |
+/// | the client's program stands still for longer than the token's timeout | `TimedOut` | `TimedOut` |
 /// | the server is full, or admits no clients | `Denied` | |
 /// | the server drops the token: used, expired, of another server | `RequestTimedOut`, or `TokenExpired` | |
 /// | this client used the token before | `InvalidToken` | |
@@ -132,7 +133,7 @@ pub enum EndReason {
     /// The server disconnected this client without a reason, because it kicked the client or stopped.
     DisconnectedByServer,
     /// The connection ended because no packet arrived for the token's timeout. The path is broken, the server crashed,
-    /// or another client of this player took over.
+    /// this program stood still for that time, or another client of this player took over.
     TimedOut,
     /// The server sent a challenge, but gave no slot in time. The path broke, the server restarted, or the token or the
     /// player got a slot from another address. The server may have used up the token: request a new one.
