@@ -23,7 +23,7 @@ pub(super) const TIMEOUT_SECONDS: u32 = 15;
 const MAX_TURN_WAIT: Duration = Duration::from_millis(20);
 /// How long a kicked player stays away, so that the reason can be read.
 const PAUSE_AFTER_KICK: Duration = Duration::from_secs(3);
-/// The pause of a player before it asks for another token, after any other end.
+/// The pause of a player before it asks for another token, after an end without a known cause.
 const PAUSE_AFTER_END: Duration = Duration::from_millis(100);
 /// How long an attempt to connect may take before the player asks for another token: two round trips over a satellite
 /// take 1.2 s, and lost datagrams are repeated.
@@ -269,6 +269,15 @@ fn wildcard_of_family(server: SocketAddr) -> SocketAddr {
     }
 }
 
+/// Returns how long a player stays away after this end. After a stop it waits for the next server only.
+const fn pause_after(end: CloseKind) -> Duration {
+    match end {
+        CloseKind::Kicked => PAUSE_AFTER_KICK,
+        CloseKind::ServerStopped => Duration::ZERO,
+        _ => PAUSE_AFTER_END,
+    }
+}
+
 /// Runs a client until it is stopped. Each session has a token of its own.
 fn run_client(
     client_id: ClientId,
@@ -292,7 +301,7 @@ fn run_client(
         if join.after_end == AfterEnd::Fail {
             return Err(end.to_string());
         }
-        let pause = if end.kind == CloseKind::Kicked { PAUSE_AFTER_KICK } else { PAUSE_AFTER_END };
+        let pause = pause_after(end.kind);
         update(report, |report| {
             report.past.add(player.report(), end);
             report.player = PlayerReport { state: report.player.state, ..PlayerReport::default() };
@@ -324,4 +333,33 @@ fn play(
         }
     }
     Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn players_join_a_server_that_has_restarted_without_a_pause() {
+        let (commands, player) = (Commands::default(), ClientId(FIRST_CLIENT_ID));
+        let paused = |commands: &Commands| {
+            let began = Instant::now();
+            commands.pause(player, pause_after(CloseKind::ServerStopped));
+            began.elapsed()
+        };
+        // The close reason crosses a long path, and the server is up again before it arrives.
+        commands.server_changes.store(2, Ordering::Relaxed);
+        assert!(paused(&commands) < PAUSE_AFTER_END);
+        // It arrives before the server is up again.
+        commands.server_changes.store(3, Ordering::Relaxed);
+        std::thread::scope(|scope| {
+            let up = scope.spawn(|| {
+                std::thread::sleep(2 * PAUSE_AFTER_END);
+                commands.server_changes.store(4, Ordering::Relaxed);
+            });
+            assert!(paused(&commands) > PAUSE_AFTER_END);
+            up.join().unwrap();
+        });
+        assert_eq!(pause_after(CloseKind::Kicked), PAUSE_AFTER_KICK);
+    }
 }
