@@ -154,6 +154,21 @@ fn demo_serves_256_clients_with_1024_file_descriptors() {
     assert_eq!((&summary["ok"], &summary["served"]), (&true.into(), &256.into()));
 }
 
+#[cfg(unix)]
+#[test]
+fn demo_with_too_few_file_descriptors_ends_at_its_start() {
+    // A program has three from its start. With the last limit the demo runs.
+    for (limit, clients, status) in [(12, 8, 1), (40, 60, 1), (72, 8, 1), (230, 60, 1), (80, 8, 0)] {
+        let demo = format!("ulimit -n {limit} && exec \"$0\" demo --clients {clients} --for 1 --map 8 --json");
+        let output = Command::new("sh").args(["-c", &demo, env!("CARGO_BIN_EXE_slipgate")]).output().unwrap();
+        assert_eq!(output.status.code(), Some(status), "{limit}: {}", stderr(&output));
+        if status > 0 {
+            assert!(stderr(&output).contains("too few file descriptors"), "{limit}: {}", stderr(&output));
+            assert_eq!(stderr(&output).lines().count(), 1, "{limit}: {}", stderr(&output));
+        }
+    }
+}
+
 #[test]
 fn demo_refuses_values_above_its_maximums() {
     for (flag, value) in [("--clients", "257"), ("--map", "65537"), ("--for", "18446744073709551615s")] {

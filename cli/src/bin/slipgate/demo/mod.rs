@@ -36,9 +36,9 @@ mod stage;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use slipgate_cli::Failure;
 use slipgate_cli::log::LogFormat;
 use slipgate_cli::output::queue_lines;
+use slipgate_cli::{Failure, descriptors};
 
 pub(crate) use self::flags::DemoFlags;
 #[cfg(feature = "cubes")]
@@ -60,7 +60,13 @@ const DELIVERY_TIMEOUT: Duration = Duration::from_secs(10);
 /// its timeout.
 const DISCONNECT_TIMEOUT: Duration = Duration::from_secs(clients::TIMEOUT_SECONDS as u64 + 5);
 
+/// File descriptors beside those of the players: output, signals, runtime, issuer, server, and a request for a token.
+const OTHER_DESCRIPTORS: usize = 48;
+/// File descriptors of a player: its poll, its socket, and its socket at the conditioner.
+const DESCRIPTORS_OF_PLAYER: usize = 3;
+
 pub(crate) fn run(flags: &DemoFlags) -> Result<(), Failure> {
+    descriptors::require(OTHER_DESCRIPTORS + DESCRIPTORS_OF_PLAYER * flags.clients as usize)?;
     let interrupts = Interrupts::listen()?;
     #[cfg(feature = "cubes")]
     if flags.world == Some(DemoWorld::Cubes) {
