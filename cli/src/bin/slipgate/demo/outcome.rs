@@ -27,7 +27,7 @@ impl PlayerEntry {
 impl DemoSnapshot {
     /// Returns success only if every client was served, every chat line and map arrived complete and correct, no state
     /// update was older than an earlier one, and the server noticed every disconnect. A run that was cut short need
-    /// not be complete.
+    /// not be complete, nor a session that has only started after a kick or a restart.
     pub(super) fn outcome(&self, end: &ServerReport, ending: Ending) -> Result<(), Failure> {
         let clean = end.connected == 0 && end.stats.connects == end.stats.disconnects;
         let is_perfect =
@@ -45,6 +45,10 @@ impl DemoSnapshot {
 
     pub(super) fn summary(&self, ok: bool, ending: Ending) -> String {
         let outcome = match (ok, ending) {
+            (true, Ending::Complete) if self.count(|entry| !entry.client.must_be_complete()) > 0 => {
+                "SUCCESS: every client was served, every reliable message arrived, except to players that were on \
+                 their way back"
+            }
             (true, Ending::Complete) => "SUCCESS: every client was served, every reliable message arrived",
             (true, Ending::CutShort) => "ENDED EARLY, nothing was wrong",
             (false, _) => "FAILURE",

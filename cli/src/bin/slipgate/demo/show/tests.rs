@@ -80,6 +80,11 @@ fn session_that_was_cut_need_not_be_complete() {
     // The player was kicked and is not back.
     snapshot.clients[0].client.past.count = 1;
     assert!(snapshot.outcome(&end, Ending::Complete).is_ok());
+    let summary = snapshot.summary(true, Ending::Complete);
+    assert!(summary.contains("except to players that were on their way back: 3 of 3 clients"), "{summary}");
+    assert!(summary.contains("2 of 3 maps complete"), "{summary}");
+    let complete = perfect_run().0.summary(true, Ending::Complete);
+    assert!(complete.contains("every reliable message arrived: 3 of 3 clients"), "{complete}");
     snapshot.clients[0].client.past.wrong = 1;
     assert!(snapshot.outcome(&end, Ending::CutShort).is_err());
 }
