@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use arena::{
     ADDRESS, Channels, DEVELOPMENT_KEY, DOWN, FIRE, Figure, LEFT, PROTOCOL_ID, RATE, RIGHT, SLOTS, TICK, UP, channels,
-    figure, figures, metres, sample,
+    figure, figures, log_filter, metres, sample,
 };
 use slipgate::client::{Client, Clock, ConnectToken, Event, Inbox, Pace};
 use slipgate::sync::{
@@ -36,7 +36,7 @@ const MAX_GAP: u32 = 30;
 const MAX_AHEAD: u32 = MAX_SAVES as u32 - RATE.between_states - 1;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    tracing_subscriber::fmt::init();
+    tracing_subscriber::fmt().with_env_filter(log_filter()).init();
     let id = std::env::args().nth(1).ok_or("usage: arena_client ID")?.parse()?;
     let mut player = Player::join(ADDRESS.parse()?, id)?;
     let mut score = 0;

@@ -10,13 +10,14 @@
 #![allow(clippy::print_stdout, reason = "an example prints what happens")]
 
 #[allow(dead_code, reason = "each end uses a part of it")]
-mod arena;
+pub(crate) mod arena;
 
 use std::error::Error;
 use std::net::SocketAddr;
 
 use arena::{
-    ADDRESS, Channels, DEVELOPMENT_KEY, FIRE, Figure, PROTOCOL_ID, RATE, SLOTS, TICK, channels, figures, sample, set,
+    ADDRESS, Channels, DEVELOPMENT_KEY, FIRE, Figure, PROTOCOL_ID, RATE, SLOTS, TICK, channels, figures, log_filter,
+    sample, set,
 };
 use slipgate::server::keys::Key;
 use slipgate::server::{
@@ -30,7 +31,7 @@ const MESSAGE_BYTES: usize = 1000;
 /// The least room for a message: the states of a few figures, also on a path that carries little.
 const MIN_MESSAGE_BYTES: usize = 100;
 fn main() -> Result<(), Box<dyn Error>> {
-    tracing_subscriber::fmt::init();
+    tracing_subscriber::fmt().with_env_filter(log_filter()).init();
     let mut game = Game::start(ADDRESS.parse()?)?;
     loop {
         game.turn();

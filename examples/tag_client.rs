@@ -14,11 +14,11 @@ use std::net::SocketAddr;
 
 use slipgate::client::{Client, Clock, ConnectToken, Event, Inbox, Pace, decode};
 use slipgate_token_issuer::{Issuer, Key, Limits, TokenRequest, system_entropy, wall_clock};
-use tag::{ADDRESS, Channels, DEVELOPMENT_KEY, Field, PROTOCOL_ID, Step, TICK, World, channels};
+use tag::{ADDRESS, Channels, DEVELOPMENT_KEY, Field, PROTOCOL_ID, Step, TICK, World, channels, log_filter, printable};
 
 fn main() -> Result<(), Box<dyn Error>> {
     // Without a subscriber the library's warnings are not seen.
-    tracing_subscriber::fmt::init();
+    tracing_subscriber::fmt().with_env_filter(log_filter()).init();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [id, name] = arguments.as_slice() else { return Err("usage: tag_client ID NAME".into()) };
     let mut player = Player::join(ADDRESS.parse()?, id.parse()?, name)?;
@@ -73,7 +73,8 @@ impl Player {
                     Err(error) => println!("{error}"),
                 },
                 Event::Message { channel, bytes, .. } if channel == self.channels.news => {
-                    let line = String::from_utf8_lossy(bytes).into_owned();
+                    // Never trust a server either: its line may come from a player.
+                    let line = printable(&String::from_utf8_lossy(bytes));
                     println!("{line}");
                     self.news.push(line);
                 }

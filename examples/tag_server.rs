@@ -9,7 +9,7 @@
 
 #![allow(clippy::print_stdout, reason = "an example prints what happens")]
 
-mod tag;
+pub(crate) mod tag;
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use slipgate::server::keys::Key;
 use slipgate::server::{ClientHandle, Clock, Event, Inbox, Pace, Server, ServerConfig, Sockets, decode};
-use tag::{ADDRESS, Channels, DEVELOPMENT_KEY, Field, PROTOCOL_ID, Step, TICK, World, channels};
+use tag::{ADDRESS, Channels, DEVELOPMENT_KEY, Field, PROTOCOL_ID, Step, TICK, World, channels, log_filter, printable};
 
 const SLOTS: u32 = 16;
 const GRID: i8 = 16;
@@ -30,7 +30,7 @@ const MAX_END: Duration = Duration::from_secs(2);
 
 fn main() -> Result<(), Box<dyn Error>> {
     // Without a subscriber the library's warnings are not seen.
-    tracing_subscriber::fmt::init();
+    tracing_subscriber::fmt().with_env_filter(log_filter()).init();
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, stop.clone())?;
@@ -84,7 +84,7 @@ impl Game {
                 Event::Connected { client, client_id } => {
                     let Some(info) = self.server.client(client) else { continue };
                     // The user data of the token: the backend has written the player's name into it.
-                    let name = String::from_utf8_lossy(&info.user_data()).trim_end_matches('\0').to_owned();
+                    let name = printable(&String::from_utf8_lossy(&info.user_data()));
                     announce(&mut self.server, self.channels, &format!("{name} has joined"));
                     let player = Player { id: client_id.0, name, field: start(client), step: Step::default() };
                     self.players.insert(client, player);

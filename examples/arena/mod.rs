@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use slipgate::sync::{Field, Keys, ObjectKind, ObjectMut, ObjectRef, Pose, PoseSample, Schema, TickRate, WrongField};
 use slipgate::{Channel, ChannelId, Layout, Traffic};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
 pub(crate) const ADDRESS: &str = "127.0.0.1:40001";
 /// Distinguishes this game from others: servers drop packets with another id.
@@ -156,4 +158,9 @@ pub(crate) fn channels() -> Result<(Channels, Traffic), Box<dyn Error>> {
     let state = layout.add(Channel::unreliable("state").priority(2).newest_only());
     let inputs = layout.add(Channel::unreliable("inputs").priority(3).newest_only());
     Ok((Channels { state, inputs }, Traffic::channels(layout.build()?)))
+}
+
+/// Returns what the log shows: the library's warnings, unless `RUST_LOG` says something else.
+pub(crate) fn log_filter() -> EnvFilter {
+    EnvFilter::builder().with_default_directive(LevelFilter::WARN.into()).from_env_lossy()
 }

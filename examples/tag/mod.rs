@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use slipgate::{Channel, ChannelId, Layout, LayoutError, Traffic};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
 pub(crate) const ADDRESS: &str = "127.0.0.1:40000";
 /// Distinguishes this game from others: servers drop packets with another id.
@@ -47,4 +49,14 @@ pub(crate) fn channels() -> Result<(Channels, Traffic), LayoutError> {
     let state = layout.add(Channel::sequenced("state").newest_only());
     let news = layout.add(Channel::reliable_ordered("news"));
     Ok((Channels { steps, state, news }, Traffic::channels(layout.build()?)))
+}
+
+/// Returns what the log shows: the library's warnings, unless `RUST_LOG` says something else.
+pub(crate) fn log_filter() -> EnvFilter {
+    EnvFilter::builder().with_default_directive(LevelFilter::WARN.into()).from_env_lossy()
+}
+
+/// Returns a text without control characters. In the name of a player they could change the terminals of others.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).collect()
 }

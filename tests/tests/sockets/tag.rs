@@ -2,16 +2,25 @@
 
 use std::time::{Duration, Instant};
 
+use super::arena_server::arena;
 use super::tag_client::Player;
-use super::tag_server::Game;
+use super::tag_server::{Game, tag};
 
 const MAX_TIME: Duration = Duration::from_secs(60);
 
 /// Starts a game with two players, and runs it until both see each other.
 fn start() -> (Game, [Player; 2]) {
+    start_with(["Ann", "Bob"])
+}
+
+fn start_with(names: [&str; 2]) -> (Game, [Player; 2]) {
     let mut game = Game::start("127.0.0.1:0".parse().unwrap()).unwrap();
     let address = game.server.sockets().local_addresses()[0];
-    let mut players = [(1, "Ann"), (2, "Bob")].map(|(id, name)| Player::join(address, id, name).unwrap());
+    let mut id = 0;
+    let mut players = names.map(|name| {
+        id += 1;
+        Player::join(address, id, name).unwrap()
+    });
     run_until(&mut game, &mut players, "both see each other", |players| {
         players.iter().all(|player| player.world.fields.len() == 2)
     });
@@ -61,6 +70,24 @@ fn two_players_move_and_tag_each_other_until_the_game_ends() {
         assert!(start.elapsed() < MAX_TIME, "both read why the game ended");
         players.iter_mut().for_each(Player::turn);
     }
+}
+
+#[test]
+fn name_with_control_characters_changes_no_terminal() {
+    let (mut game, mut players) = start_with(["Ann", "Ev\u{1b}[31m\nil\u{9b}"]);
+    run_until(&mut game, &mut players, "a line with the rest of the name", |players| {
+        players.iter().any(|player| has_read(player, "Ev[31mil has joined"))
+    });
+    assert_eq!(tag::printable("\u{1b}]0;title\u{7}Ann\r"), "]0;titleAnn", "a server that does not filter");
+}
+
+#[test]
+fn examples_show_warnings_without_a_setting() {
+    if std::env::var_os("RUST_LOG").is_some() {
+        return;
+    }
+    assert_eq!(tag::log_filter().to_string(), "warn");
+    assert_eq!(arena::log_filter().to_string(), "warn");
 }
 
 #[test]
