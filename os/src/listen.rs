@@ -18,7 +18,6 @@ pub fn reason(error: &io::Error) -> String {
 }
 
 /// The error of the system for an address that cannot be bound.
-#[derive(Debug)]
 pub struct ListenError {
     address: SocketAddr,
     error: io::Error,
@@ -47,6 +46,13 @@ impl ListenError {
 impl fmt::Display for ListenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "cannot listen on {}: {}", self.address, reason(&self.error))
+    }
+}
+
+/// Writes the sentence of `Display`: a `main` that returns the error prints this form.
+impl fmt::Debug for ListenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
@@ -81,6 +87,7 @@ mod tests {
         for (kind, sentence) in cases {
             let error = io::Error::from(ListenError::new(address, kind.into()));
             assert_eq!((error.kind(), error.to_string().as_str()), (kind, sentence));
+            assert_eq!(format!("{error:?}"), format!("Custom {{ kind: {kind:?}, error: {sentence} }}"));
         }
         let other = io::Error::from(ListenError::new(address, io::ErrorKind::Unsupported.into()));
         assert_eq!(reason(&other), io::Error::from(io::ErrorKind::Unsupported).to_string());
