@@ -13,6 +13,8 @@ use super::view::{TopClient, TopView};
 
 /// The minimum number of columns of a printed view.
 const MIN_PRINTED_COLUMNS: u16 = 100;
+/// The maximum number of lines of rates and drops, so that the list of clients keeps room.
+const MAX_NUMBER_LINES: usize = 6;
 /// The names of the columns of the list of clients.
 const COLUMNS: [&str; 10] =
     ["client", "shard", "slot", "address", "connected", "silent", "round trip", "loss", "sent", "received"];
@@ -20,8 +22,9 @@ const COLUMNS: [&str; 10] =
 /// Returns the view as lines of text, at most this many. They are as long as the list of clients needs.
 pub(super) fn print(view: &TopView, max_lines: u16) -> Vec<String> {
     let rows = u16::try_from(view.reading.clients.len()).unwrap_or(u16::MAX);
-    let columns = widths(&cells(view)).iter().map(|width| width + 1).sum();
-    lines(view, MIN_PRINTED_COLUMNS.max(columns), rows.saturating_add(13).min(max_lines))
+    let columns = MIN_PRINTED_COLUMNS.max(widths(&cells(view)).iter().map(|width| width + 1).sum());
+    let others = 11 + number_lines(view, columns).len() as u16;
+    lines(view, columns, rows.saturating_add(others).min(max_lines))
 }
 
 fn lines(view: &TopView, columns: u16, height: u16) -> Vec<String> {
@@ -36,17 +39,18 @@ fn lines(view: &TopView, columns: u16, height: u16) -> Vec<String> {
 
 /// Draws the view.
 pub(super) fn draw(view: &TopView, frame: &mut Frame<'_>) {
+    let numbers_text = number_lines(view, frame.area().width);
     let parts = Layout::vertical([
         Constraint::Length(2),
         Constraint::Length(5),
-        Constraint::Length(2),
+        Constraint::Length(numbers_text.len() as u16),
         Constraint::Min(3),
         Constraint::Length(1),
     ]);
     let [header, charts, numbers, clients, footer] = parts.areas(frame.area());
     frame.render_widget(Paragraph::new(header_lines(view)), header);
     draw_charts(view, frame, charts);
-    frame.render_widget(Paragraph::new(number_lines(view)), numbers);
+    frame.render_widget(Paragraph::new(numbers_text), numbers);
     draw_clients(view, frame, clients);
     frame.render_widget(Paragraph::new(footer_line(view)), footer);
 }
@@ -78,26 +82,42 @@ fn draw_charts(view: &TopView, frame: &mut Frame<'_>, area: Rect) {
     frame.render_widget(chart(format!("datagrams/s in {}", last(&view.datagrams)), &view.datagrams), right);
 }
 
-fn number_lines(view: &TopView) -> Vec<Line<'static>> {
+/// Returns the rates and the drops by reason, in as many lines of this width as they need, at most
+/// [`MAX_NUMBER_LINES`].
+fn number_lines(view: &TopView, width: u16) -> Vec<Line<'static>> {
     let rate = |counter: &str| view.rate(counter).map_or_else(|| "-".to_owned(), short);
     let turn = view.turn_millis().map_or_else(|| "-".to_owned(), |millis| format!("{millis:.2} ms"));
+    let rates = [
+        format!("turn {turn}"),
+        format!("in {}B/s", rate("received_bytes_total")),
+        format!("out {}B/s", rate("sent_bytes_total")),
+        format!("datagrams out {}/s", rate("datagrams_sent_total")),
+        format!("dropped {}/s", rate("dropped_datagrams_total")),
+        format!("over budget {}/s", rate("packets_over_budget_total")),
+    ];
     let drops = view.reading.metrics.by_label("dropped_datagrams_total", "reason");
-    let drops: Vec<_> =
-        drops.iter().map(|(reason, count)| format!("{} {}", plain_text(reason), short(*count))).collect();
-    vec![
-        Line::raw(format!(
-            "turn {turn}   in {}B/s   out {}B/s   datagrams out {}/s   dropped {}/s   over budget {}/s",
-            rate("received_bytes_total"),
-            rate("sent_bytes_total"),
-            rate("datagrams_sent_total"),
-            rate("dropped_datagrams_total"),
-            rate("packets_over_budget_total"),
-        )),
-        Line::raw(format!(
-            "dropped since the start: {}",
-            if drops.is_empty() { "none".to_owned() } else { drops.join(", ") }
-        )),
-    ]
+    let drops = drops.iter().map(|(reason, count)| format!("{} {}", plain_text(reason), short(*count).trim_end()));
+    let mut drops: Vec<String> = drops.collect();
+    match drops.first_mut() {
+        Some(first) => first.insert_str(0, "dropped since the start: "),
+        None => drops.push("dropped since the start: none".to_owned()),
+    }
+    let mut lines = filled(&rates, "   ", width);
+    lines.extend(filled(&drops, ", ", width));
+    lines.into_iter().take(MAX_NUMBER_LINES).map(Line::raw).collect()
+}
+
+/// Joins parts to lines of at most this width. A part that is longer has a line of its own.
+fn filled(parts: &[String], separator: &str, width: u16) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for part in parts {
+        let length = part.chars().count() + separator.len();
+        match lines.last_mut().filter(|line| line.chars().count() + length <= usize::from(width)) {
+            Some(line) => line.extend([separator, part]),
+            None => lines.push(part.clone()),
+        }
+    }
+    lines
 }
 
 fn draw_clients(view: &TopView, frame: &mut Frame<'_>, area: Rect) {
@@ -211,6 +231,22 @@ mod tests {
         TopView::new("http://127.0.0.1:9100", reading)
     }
 
+    #[test]
+    fn rates_and_drops_take_the_lines_that_they_need() {
+        let reasons = ["unknown_sender", "token_used", "address_connected", "client_id_connected", "replayed"];
+        let metric = |reason: &&str| format!("slipgate_dropped_datagrams_total{{reason=\"{reason}\"}} 1234\n");
+        let mut view = view_of(&["203.0.113.255:65535"]);
+        view.reading.metrics = TopMetrics::parse(&reasons.iter().map(metric).collect::<String>());
+        let screen = lines(&view, 80, 24);
+        assert!(screen.iter().all(|line| line.chars().count() <= 80), "{screen:#?}");
+        let text = screen.join("\n");
+        for part in reasons.into_iter().chain(["over budget -/s", "203.0.113.255", "q: quit"]) {
+            assert!(text.contains(part), "{part}: {screen:#?}");
+        }
+        assert_eq!(filled(&["ab", "cd", "efghi"].map(str::to_owned), ", ", 6), ["ab, cd", "efghi"]);
+        assert_eq!(filled(&["abcdefg", "h"].map(str::to_owned), ", ", 6), ["abcdefg", "h"]);
+    }
+
     const LONG: &str = "[2001:db8:1111:2222:3333:4444:5555:6666]:65535";
 
     #[test]
@@ -226,7 +262,8 @@ mod tests {
         let view = view_of(&[LONG]);
         let (wide, narrow) = (lines(&view, 90, 14), lines(&view, 60, 14));
         assert!(wide[9].ends_with("connected") && wide[10].contains(LONG), "{wide:#?}");
-        assert!(narrow[9].ends_with("slot") && narrow[10].ends_with(" 0"), "{narrow:#?}");
+        // The rates take two lines there.
+        assert!(narrow[10].ends_with("slot") && narrow[11].ends_with(" 0"), "{narrow:#?}");
         assert_eq!((fitting(&[6, 5], 12), fitting(&[6, 5], 11), fitting(&[6], 1)), (vec![6, 5], vec![6], vec![6]));
     }
 }
