@@ -46,10 +46,7 @@ impl FileRegistry {
     /// Returns the error of the file: it cannot be created, is no registry, or another issuer has it open.
     pub fn open(path: &Path) -> Result<Self, FileRegistryError> {
         create_private(path).map_err(FileRegistryError::Unusable)?;
-        let database = Database::create(path).map_err(|error| match error {
-            DatabaseError::DatabaseAlreadyOpen => FileRegistryError::InUse,
-            error => FileRegistryError::Unusable(std::io::Error::other(error)),
-        })?;
+        let database = Database::create(path).map_err(redb::Error::from)?;
         let path = path.to_owned();
         // A file that was removed meanwhile is not created again: its reservations would be lost.
         Self::start(database, wall_clock(), move || Database::open(&path))
@@ -60,8 +57,7 @@ impl FileRegistry {
         now: UnixMillis,
         reopen: impl Fn() -> Result<Database, DatabaseError> + Send + 'static,
     ) -> Result<Self, FileRegistryError> {
-        let loaded = load(&database, now);
-        let (table, now) = loaded.map_err(|error| FileRegistryError::Unusable(std::io::Error::other(error)))?;
+        let (table, now) = load(&database, now)?;
         let (shared, clock) = (Arc::new(SharedTable::new(table)), RegistryClock::start_at(now));
         let (writer, batches) = channel();
         let thread = FileWriter { shared: Arc::clone(&shared), batches, clock, reopen };
@@ -196,14 +192,36 @@ fn create_private(path: &Path) -> std::io::Result<()> {
 pub enum FileRegistryError {
     /// Another issuer has the file open.
     InUse,
-    /// The file cannot be created or read, or is no registry.
+    /// The file is that of another program, was made by an earlier version, or is damaged.
+    NotARegistry(std::io::Error),
+    /// The file cannot be created or read.
     Unusable(std::io::Error),
+}
+
+impl From<redb::Error> for FileRegistryError {
+    fn from(error: redb::Error) -> Self {
+        use redb::Error as Cause;
+        match error {
+            Cause::DatabaseAlreadyOpen => Self::InUse,
+            Cause::Io(error) if error.kind() == std::io::ErrorKind::InvalidData => Self::NotARegistry(error),
+            Cause::Io(error) => Self::Unusable(error),
+            Cause::Corrupted(_)
+            | Cause::UpgradeRequired(_)
+            | Cause::TableTypeMismatch { .. }
+            | Cause::TableIsMultimap(_)
+            | Cause::TypeDefinitionChanged { .. } => Self::NotARegistry(std::io::Error::other(error)),
+            error => Self::Unusable(std::io::Error::other(error)),
+        }
+    }
 }
 
 impl core::fmt::Display for FileRegistryError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             Self::InUse => f.write_str("another issuer has the file of the registry open"),
+            Self::NotARegistry(error) => {
+                write!(f, "the file is not a registry of this version, or is damaged: {error}")
+            }
             Self::Unusable(error) => write!(f, "the file of the registry cannot be used: {error}"),
         }
     }

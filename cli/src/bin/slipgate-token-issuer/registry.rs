@@ -29,11 +29,18 @@ pub(crate) fn open(settings: &RestartSettings) -> Result<Arc<dyn Registry>, Fail
     Ok(registry)
 }
 
-/// Returns the error with the remedy: most containers have no folder that the issuer can write.
+/// Returns the error with the remedy.
 fn cannot_open(path: &Path, error: &FileRegistryError) -> Failure {
-    let path = path.display();
-    Failure::run_time(format!(
-        "{path}: {error}; give --registry FILE in a folder that the issuer can write, or --registry memory, which \
-         forgets at a restart which slots are reserved"
-    ))
+    let remedy = match error {
+        FileRegistryError::InUse => "give each issuer a FILE of its own, or one registry in Redis to all",
+        FileRegistryError::NotARegistry(_) => {
+            "give --registry a FILE that an issuer has made, or that does not exist yet; move a damaged registry away"
+        }
+        // Most containers have no folder that the issuer can write.
+        _ => {
+            "give --registry FILE in a folder that the issuer can write, or --registry memory, which forgets at a \
+             restart which slots are reserved"
+        }
+    };
+    Failure::run_time(format!("{}: {error}; {remedy}", path.display()))
 }

@@ -98,6 +98,16 @@ fn registry_is_a_file_unless_configured_otherwise() {
     let _open = Program::start(in_state(&[]));
     let (code, message) = folder.refused(in_state(&[]));
     assert!(code == 1 && message.contains("another issuer has the file"), "{message}");
+    assert!(!message.contains("can write"), "{message}");
+}
+
+#[test]
+fn file_that_is_no_registry_has_its_own_remedy() {
+    let folder = TestFolder::new();
+    let junk = folder.write("junk", &"not a registry, but a text of some length".repeat(200), 0o600);
+    let (code, message) = folder.refused(folder.complete(&["--registry", junk.to_str().unwrap()]));
+    assert!(code == 1 && message.contains("not a registry of this version, or is damaged"), "{message}");
+    assert!(message.contains("a FILE that an issuer has made") && !message.contains("can write"), "{message}");
 }
 
 #[test]

@@ -141,5 +141,6 @@ async fn file_of_another_issuer_or_kind_is_refused() {
     let mode = std::fs::metadata(folder.0.join("registry")).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     std::fs::write(folder.0.join("other"), "not a registry, but a text of some length".repeat(200)).unwrap();
-    assert!(matches!(FileRegistry::open(&folder.0.join("other")), Err(FileRegistryError::Unusable(_))));
+    assert!(matches!(FileRegistry::open(&folder.0.join("other")), Err(FileRegistryError::NotARegistry(_))));
+    assert!(matches!(FileRegistry::open(&folder.0.join("none").join("new")), Err(FileRegistryError::Unusable(_))));
 }
