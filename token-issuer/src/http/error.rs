@@ -223,7 +223,9 @@ impl ApiError {
     /// Returns the refusal of a reservation in this group. It names the group, because that may be misspelt.
     pub(super) fn not_reserved(error: RegistryError, group: &RegistryName) -> Self {
         let message = match &error {
-            RegistryError::NoFreeSlots => format!("no server of the group `{group}` has a free slot"),
+            RegistryError::NoFreeSlots => {
+                format!("no server of the group `{group}` is alive, admits clients and has a free slot")
+            }
             RegistryError::NoServers => format!("no server of the group `{group}` is registered"),
             _ => return error.into(),
         };

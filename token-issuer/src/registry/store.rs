@@ -43,7 +43,7 @@ impl fmt::Display for RegistryError {
                 let by: Vec<_> = by.iter().map(ToString::to_string).collect();
                 return write!(f, "another server with this id has registered since: {}", by.join(", "));
             }
-            Self::NoFreeSlots => "no server of this group has a free slot",
+            Self::NoFreeSlots => "no server of this group is alive, admits clients and has a free slot",
             Self::NoServers => "no server of this group is registered",
             Self::OutOfScope => "a server with this id is registered in a group or game that this API key may not use",
             Self::Late => "a later heartbeat or removal of this run of the server was recorded already",

@@ -60,7 +60,8 @@ fn token_for_a_group_leads_to_a_server_with_a_free_slot() {
     }
     let refused = service.token_for(3);
     refused.assert_refused(503, "no_free_slots", None);
-    assert_eq!(refused.json["error"]["message"], "no server of the group `ranked` has a free slot");
+    let message = "no server of the group `ranked` is alive, admits clients and has a free slot";
+    assert_eq!(refused.json["error"]["message"], message);
     assert_eq!(refused.header("retry-after"), Some("1"));
     let misspelt = service.request_token(r#"{"client_id": 3, "group": "rankd"}"#);
     misspelt.assert_refused(503, "no_free_slots", None);
