@@ -1,5 +1,6 @@
 //! The transfers of the peer: admission, partial transfers of earlier connections, and close frames.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::TransferReason;
@@ -19,7 +20,8 @@ pub(super) struct IncomingTransfers {
     config: TransferConfig,
     budget: Option<MemoryBudget>,
     ids: IdWindow,
-    active: Vec<ActiveTransfer>,
+    #[expect(clippy::vec_box, reason = "the list keeps its capacity, and a record is freed when its transfer ends")]
+    active: Vec<Box<ActiveTransfer>>,
     close_frames: CloseFrames,
     hash_budget: HashBudget,
     /// Partial transfers of earlier connections.
@@ -27,7 +29,7 @@ pub(super) struct IncomingTransfers {
 }
 
 struct ActiveTransfer {
-    /// The memory of this entry. It doubles, as the list may.
+    /// The memory of this entry.
     _lease: MemoryLease,
     receiver: TransferReceiver,
     /// The offer was reported to the application.
@@ -84,8 +86,9 @@ impl IncomingTransfers {
             self.refuse(begin.id, TransferReason::Busy);
         } else {
             let mut lease = MemoryLease::new(self.budget.clone());
-            if lease.take(2 * size_of::<ActiveTransfer>()) {
-                self.active.push(ActiveTransfer { _lease: lease, receiver, was_offered: false, withdrawn: None });
+            if lease.take(size_of::<ActiveTransfer>()) {
+                let active = ActiveTransfer { _lease: lease, receiver, was_offered: false, withdrawn: None };
+                self.active.push(Box::new(active));
                 self.admit();
             } else {
                 self.refuse(begin.id, TransferReason::NoMemory);
@@ -137,7 +140,7 @@ impl IncomingTransfers {
     /// Ends a transfer that is offered or in progress. Returns what has arrived of it.
     pub(super) fn cancel(&mut self, id: TransferId) -> Option<PartialTransfer> {
         let index = self.active.iter().position(|active| active.receiver.id() == id)?;
-        let ActiveTransfer { receiver, withdrawn, .. } = self.active.remove(index);
+        let ActiveTransfer { receiver, withdrawn, .. } = *self.active.remove(index);
         // The sender does not wait for a reply after its own withdrawal.
         if withdrawn.is_none() {
             self.refuse(id, if receiver.is_offered() { TransferReason::Declined } else { TransferReason::Cancelled });
@@ -194,8 +197,8 @@ impl IncomingTransfers {
     fn next_event(&mut self) -> Option<TransferEvent> {
         steps::count(self.active.len());
         self.hash_budget.share(&mut self.active, |active, hash_budget| active.receiver.hash_arrived(hash_budget));
-        if let Some(index) = self.active.iter().position(ActiveTransfer::is_finished) {
-            let ended = self.active.remove(index);
+        if let Some(index) = self.active.iter().position(|active| active.is_finished()) {
+            let ended = *self.active.remove(index);
             let event = self.finish(ended);
             self.admit();
             return Some(event);
@@ -255,7 +258,7 @@ impl IncomingTransfers {
     }
 
     fn find(&mut self, id: TransferId) -> Option<&mut ActiveTransfer> {
-        self.active.iter_mut().find(|active| active.receiver.id() == id)
+        self.active.iter_mut().find(|active| active.receiver.id() == id).map(Box::as_mut)
     }
 
     /// Accepts offers that wait for room, oldest first, unless the application decides.
@@ -274,10 +277,11 @@ impl IncomingTransfers {
 
     /// Returns whether the transfer at this index fits into the bytes that may be received at once.
     fn fits_limits(&self, index: usize) -> bool {
-        let length = |active: &ActiveTransfer| u64::from(active.receiver.begin().length);
+        let length = |receiver: &TransferReceiver| u64::from(receiver.begin().length);
         // Announced lengths count, not received bytes: otherwise all could grow beyond the limit together.
-        let taken: u64 = self.active.iter().filter(|active| !active.receiver.is_offered()).map(length).sum();
-        self.active.get(index).is_some_and(|active| taken + length(active) <= self.config.max_bytes_at_once)
+        let accepted = self.active.iter().map(|active| &active.receiver).filter(|receiver| !receiver.is_offered());
+        let taken: u64 = accepted.map(length).sum();
+        self.active.get(index).is_some_and(|active| taken + length(&active.receiver) <= self.config.max_bytes_at_once)
     }
 
     fn accept_at(&mut self, index: usize) -> bool {
@@ -304,9 +308,13 @@ pub(super) struct CloseFrames {
     unacked: SequenceBits,
     /// The close frames that must be written.
     state: SequenceBits,
-    /// Why a transfer was refused, by its id modulo the window; `None`: it is complete. Grows with the ids in use.
-    reasons: Vec<Option<TransferReason>>,
+    /// The codes of why transfers were refused, by their ids modulo the window, or [`COMPLETE`]. Grows with the ids in
+    /// use. A byte for each: a client with transfers on all channels makes 62 of these lists grow.
+    reasons: Vec<u8>,
 }
+
+/// The code of a transfer that is complete. No reason of this end has it.
+const COMPLETE: u8 = u8::MAX;
 
 impl Default for CloseFrames {
     fn default() -> Self {
@@ -320,10 +328,10 @@ impl CloseFrames {
         let index = usize::from(id.0 % WINDOW);
         // Allocated as far as ids were used: most channels refuse nothing.
         if self.reasons.len() <= index {
-            self.reasons.resize(index + 1, None);
+            self.reasons.resize(index + 1, COMPLETE);
         }
         if let Some(reason) = self.reasons.get_mut(index) {
-            *reason = refused;
+            *reason = refused.map_or(COMPLETE, TransferReason::code);
         }
         self.unacked.set(id.sequence());
         self.state.set(id.sequence());
@@ -357,8 +365,10 @@ impl CloseFrames {
     pub(super) fn write(&mut self, oldest: TransferId, buf: &mut [u8]) -> Option<(usize, SentTransferFrame)> {
         let id = TransferId(self.state.first_set(oldest.sequence())?.0);
         steps::count(usize::from(id.0.wrapping_sub(oldest.0)) / u64::BITS as usize + 1);
-        let refused = self.reasons.get(usize::from(id.0 % WINDOW)).copied().flatten();
-        let frame = refused.map_or(TransferFrame::Done { id }, |reason| TransferFrame::Refuse { id, reason });
+        let frame = match self.reasons.get(usize::from(id.0 % WINDOW)) {
+            None | Some(&COMPLETE) => TransferFrame::Done { id },
+            Some(code) => TransferFrame::Refuse { id, reason: TransferReason::of(*code) },
+        };
         let bytes = frame.write(buf)?;
         self.state.take(id.sequence());
         Some((bytes, SentTransferFrame::Close(id)))
