@@ -86,6 +86,8 @@ pub enum FloodMix {
     Withdrawals,
     /// Transfers with one slice in each chunk.
     TransferHoles,
+    /// Transfers of which the first chunk arrives last, so that all of each one is hashed then.
+    TransferLateStarts,
     /// Announcements and withdrawals of transfers.
     TransferBegins,
     /// Withdrawals of transfers that were never announced.
@@ -108,7 +110,7 @@ pub enum FloodMix {
 
 impl FloodMix {
     /// All mixes.
-    pub const EVERY: [Self; 20] = [
+    pub const EVERY: [Self; 21] = [
         Self::FullPackets,
         Self::EmptyUnreliable,
         Self::EmptySequenced,
@@ -120,6 +122,7 @@ impl FloodMix {
         Self::FarEnds,
         Self::Withdrawals,
         Self::TransferHoles,
+        Self::TransferLateStarts,
         Self::TransferBegins,
         Self::TransferWithdrawals,
         Self::Acks,
@@ -162,10 +165,14 @@ struct TransferCursor {
     next_id: u16,
     /// The announced transfer, and its next slice.
     current: Option<(u16, u32)>,
+    /// The announced transfer of which the first chunk arrives last, and its next packet.
+    late: Option<(u16, u32)>,
 }
 
 /// The bytes of each announced transfer.
 const TRANSFER_BYTES: u32 = 16 << 20;
+/// The bytes of a transfer of [`FloodMix::TransferLateStarts`].
+pub const LATE_TRANSFER_BYTES: u32 = 4 << 20;
 /// The slices of a chunk.
 const CHUNK_SLICES: u32 = 16;
 
@@ -264,6 +271,7 @@ impl FloodWriter {
             FloodMix::FarEnds => self.far_ends(),
             FloodMix::Withdrawals => self.withdrawals(),
             FloodMix::TransferHoles => self.transfer_holes(),
+            FloodMix::TransferLateStarts => self.transfer_late_starts(),
             FloodMix::TransferBegins => self.transfer_begins(),
             FloodMix::TransferWithdrawals => self.transfer_withdrawals(),
             FloodMix::Acks | FloodMix::Headers | FloodMix::All => Vec::new(),
@@ -362,11 +370,11 @@ impl FloodWriter {
         frames
     }
 
-    fn begin(id: u16) -> Vec<u8> {
+    fn begin(id: u16, length: u32) -> Vec<u8> {
         let begin = TransferBegin {
             id: TransferId(id),
             slice_bytes: MIN_SLICE_BYTES,
-            length: TRANSFER_BYTES,
+            length,
             label: 1,
             digest: ContentDigest([3; 32]),
         };
@@ -386,9 +394,9 @@ impl FloodWriter {
             cursor.next_id = cursor.next_id.wrapping_add(1);
             (cursor.next_id, 0)
         });
-        // Repeated at the start: the first one may be lost.
-        if slice < 8 * 7 * CHUNK_SLICES {
-            frames.extend(Self::begin(id));
+        // Repeated at the start: the first one may be lost. Among other mixes most packets are.
+        if slice < 8 * 7 * CHUNK_SLICES || self.mix == FloodMix::All {
+            frames.extend(Self::begin(id, TRANSFER_BYTES));
         }
         for index in (slice..slices).step_by(CHUNK_SLICES as usize).take(7) {
             frames.extend(transfer(
@@ -405,11 +413,41 @@ impl FloodWriter {
         frames
     }
 
+    /// Returns the next packet of a transfer: its slices from the second chunk on, twice, because some packets are
+    /// lost, and then its first chunk.
+    fn transfer_late_starts(&mut self) -> Vec<u8> {
+        const PIECES: u32 = CHUNK_SLICES / 2;
+        // Mixes in turn have 8 packets in a row, which are a whole transfer.
+        let length = if self.mix == FloodMix::All { 4096 } else { LATE_TRANSFER_BYTES };
+        // Packets of the first chunk, and of all others.
+        let (first, rest) = (2, length / (PIECES * u32::from(MIN_SLICE_BYTES)) - 2);
+        let cursor = &mut self.transfer;
+        let (id, packet) = *cursor.late.get_or_insert_with(|| {
+            cursor.next_id = cursor.next_id.wrapping_add(1);
+            (cursor.next_id, 0)
+        });
+        let mut frames = Vec::new();
+        // Repeated at the start: the first one may be lost.
+        if packet < 64 {
+            frames.extend(Self::begin(id, length));
+        }
+        // The transfer before it is hashed by now, or some of it is lost.
+        if packet / 64 == rest / 64 {
+            frames.extend(Self::withdraw(id.wrapping_sub(1)));
+        }
+        let part = if packet < 2 * rest { first + packet % rest } else { (packet - 2 * rest) % first };
+        let bytes = &[7; PIECES as usize * MIN_SLICE_BYTES as usize];
+        let slices = TransferFrame::Slice { id: TransferId(id), index: part * PIECES, bytes };
+        frames.extend(transfer(TRANSFERS, &slices));
+        cursor.late = Some((id, packet + 1)).filter(|(_, next)| *next < 2 * (rest + first));
+        frames
+    }
+
     fn transfer_begins(&mut self) -> Vec<u8> {
         let next = &mut self.transfer.next_id;
         filled(|index| {
             *next = next.wrapping_add(u16::from(index % 2 == 0));
-            if index % 2 == 0 { Self::begin(*next) } else { Self::withdraw(*next) }
+            if index % 2 == 0 { Self::begin(*next, TRANSFER_BYTES) } else { Self::withdraw(*next) }
         })
     }
 

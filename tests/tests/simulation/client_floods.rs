@@ -28,11 +28,12 @@ const TURNS: u32 = 150;
 const COSTLY: [FloodMix; 2] = [FloodMix::EmptyUnreliable, FloodMix::EmptySequenced];
 
 /// The mixes of the quick tests.
-const QUICK: [FloodMix; 5] = [
+const QUICK: [FloodMix; 6] = [
     FloodMix::EmptyUnreliable,
     FloodMix::EmptySequenced,
     FloodMix::LastSlices,
     FloodMix::Controls,
+    FloodMix::TransferLateStarts,
     FloodMix::TransferWithdrawals,
 ];
 

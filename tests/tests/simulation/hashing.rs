@@ -4,12 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use slipgate_netcode::server::ClientHandle;
+use slipgate_netcode::wire::packet::PacketKind;
 use slipgate_session::channel::transfer::{self, MAX_SLICE_BYTES, Transfer, TransferAdmission};
 use slipgate_session::channel::{ChannelConfig, ChannelEvent, ChannelId, Kind, Layout};
 use slipgate_session::congestion::{Algorithm, BytesPerSecond};
 use slipgate_session::connection::{ConnectionConfig, Memory};
 use slipgate_session::server::{HASHED_BYTES_PER_TICK, SessionEvent};
 use slipgate_sim::Conditions;
+use slipgate_tests::hostile::{FloodMix, FloodWriter, LATE_TRANSFER_BYTES, flood_layout};
+use slipgate_tests::netcode_world::address;
+use slipgate_tests::raw_client::RawClient;
 use slipgate_tests::session_world::SessionWorld;
 
 const UPLOADS: ChannelId = ChannelId(0);
@@ -91,19 +95,31 @@ fn hash_budget_holds_while_every_transfer_is_delivered() {
 #[test]
 fn one_client_hashes_a_quarter_of_the_budget_in_a_turn() {
     const MAX: u64 = (512 << 10) + CHUNK_BYTES;
-    let mut world = world(1);
-    upload(&mut world, 1, 8 << 20);
-    let (mut whole, mut before, mut most, mut turns) = (Vec::new(), 0, 0, 0);
-    while whole.is_empty() {
-        whole.extend(turn(&mut world));
+    const PACKETS_PER_TURN: usize = 100;
+    let layout = flood_layout();
+    let mut world = SessionWorld::new(1, &layout, &ConnectionConfig::default(), Memory::default());
+    let (mut client, from) = (RawClient::new(&world.token(1)), address("10.9.9.9:9"));
+    world.present(from, client.request());
+    world.turn();
+    let challenge = world.replies.iter().find_map(|(_, reply)| client.challenge(reply)).expect("a challenge");
+    world.present(from, client.response(&challenge));
+    world.turn();
+    // A work budget lets no client send 512 KiB in a turn: everything but the first chunk arrives before it is hashed.
+    let mut writer = FloodWriter::new(FloodMix::TransferLateStarts, &layout);
+    let (mut before, mut most, mut turns) = (0, 0, 0);
+    while before < LATE_TRANSFER_BYTES.into() {
+        for _ in 0..PACKETS_PER_TURN {
+            world.incoming.push((from, client.seal(PacketKind::Payload, &writer.next_payload())));
+        }
+        world.turn();
         let hashed = world.server.stats().hashed_bytes;
         // The world polls events before and after the tick.
         assert!(hashed - before <= 2 * MAX, "{} bytes in turn {turns}", hashed - before);
         (most, before, turns) = (most.max(hashed - before), hashed, turns + 1);
         assert!(turns < 200, "{hashed} bytes are hashed");
     }
-    assert!(most > MAX / 2, "{most} bytes in a turn: the limit was reached");
-    assert_eq!(before, 8 << 20);
+    assert!(most >= 2 * (512 << 10), "{most} bytes in a turn: the limit was reached");
+    assert_eq!(before, u64::from(LATE_TRANSFER_BYTES), "each byte once");
 }
 
 #[test]

@@ -155,7 +155,13 @@ fn quiet_work() -> Duration {
 
 #[test]
 fn drips_just_below_the_budget_cause_bounded_work() {
-    let quick = [FloodMix::EmptyUnreliable, FloodMix::GapThenAll, FloodMix::TransferHoles, FloodMix::Withdrawals];
+    let quick = [
+        FloodMix::EmptyUnreliable,
+        FloodMix::GapThenAll,
+        FloodMix::TransferHoles,
+        FloodMix::TransferLateStarts,
+        FloodMix::Withdrawals,
+    ];
     let quiet = quiet_work();
     // Minutes of the mixes whose packets are costly. Others send as many packets in seconds.
     let (max_time, max_packets) = pick((60, 12_000), (180, 60_000));
