@@ -134,6 +134,17 @@ impl ClockComparison {
     }
 }
 
+/// The counters of a server that its netcode and its sockets do not have.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct TurnCounters {
+    /// Turns that ended before all datagrams were read.
+    pub(crate) turns_cut_short: u64,
+    /// Packets of clients that caused more work than their budget allows.
+    pub(crate) packets_over_budget: u64,
+    /// Packets of clients of which the application took no more.
+    pub(crate) packets_not_taken: u64,
+}
+
 /// The counters that a summary compares.
 #[derive(Clone, Copy, Default)]
 struct Snapshot {
@@ -141,17 +152,17 @@ struct Snapshot {
     sockets: SocketStats,
     /// An upper bound on how many datagrams the system dropped for lack of buffer; `None` if unknown.
     overflow: Option<u64>,
-    turns_cut_short: u64,
+    turns: TurnCounters,
     denials: u64,
     journal_failures: u64,
 }
 
 impl Snapshot {
-    fn of(server: &NetcodeServer, sockets: &Sockets, turns_cut_short: u64) -> Self {
+    fn of(server: &NetcodeServer, sockets: &Sockets, turns: TurnCounters) -> Self {
         let stats = server.stats();
         let (denials, journal_failures) = (stats.denials_sent, stats.journal_failures);
         let (discards, overflow) = (*server.discards(), sockets.overflow_at_most());
-        Self { discards, sockets: sockets.stats(), overflow, turns_cut_short, denials, journal_failures }
+        Self { discards, sockets: sockets.stats(), overflow, turns, denials, journal_failures }
     }
 
     /// Returns the reasons for drops since an earlier snapshot, such as `empty: 3, replayed: 1`.
@@ -258,7 +269,7 @@ impl Reporter {
     }
 
     /// Logs refused clients, likely mistakes of the operator, and a summary of dropped datagrams once a minute.
-    pub(crate) fn report(&mut self, core: &mut SessionServer, sockets: &Sockets, turns_cut_short: u64, now: Now) {
+    pub(crate) fn report(&mut self, core: &mut SessionServer, sockets: &Sockets, turns: TurnCounters, now: Now) {
         let peers_with_channels = core.stats().peers_with_channels;
         let server = &mut core.netcode;
         self.handshakes.report(server, now);
@@ -285,7 +296,7 @@ impl Reporter {
         }
         if now >= self.next_summary {
             self.next_summary = now.after(SUMMARY_INTERVAL);
-            self.summarise(Snapshot::of(server, sockets, turns_cut_short));
+            self.summarise(Snapshot::of(server, sockets, turns));
         }
     }
 
@@ -326,8 +337,11 @@ impl Reporter {
         let after_end = snapshot.after_end() - last.after_end();
         let denied = snapshot.denials - last.denials;
         let dropped_by_system = snapshot.dropped_by_system_since(&last);
-        let turns_cut_short = snapshot.turns_cut_short - last.turns_cut_short;
-        let is_quiet = [dropped, denied, dropped_by_system, turns_cut_short] == [0; 4];
+        let turns_cut_short = snapshot.turns.turns_cut_short - last.turns.turns_cut_short;
+        let packets_over_budget = snapshot.turns.packets_over_budget - last.turns.packets_over_budget;
+        let packets_not_taken = snapshot.turns.packets_not_taken - last.turns.packets_not_taken;
+        let counts = [dropped, denied, dropped_by_system, turns_cut_short, packets_over_budget, packets_not_taken];
+        let is_quiet = counts == [0; 6];
         if is_quiet && snapshot.socket_errors() == last.socket_errors() {
             return;
         }
@@ -339,16 +353,18 @@ impl Reporter {
             dropped_by_system,
             overflow_at_most = snapshot.overflow_since(&last),
             turns_cut_short,
+            packets_over_budget,
+            packets_not_taken,
             socket_errors = snapshot.errors_since(&last),
             "dropped datagrams of the last minute"
         );
     }
 
     /// Logs the sums of what has no line yet, and the counters since the start.
-    pub(crate) fn log_totals(&mut self, server: &NetcodeServer, sockets: &Sockets, turns_cut_short: u64) {
+    pub(crate) fn log_totals(&mut self, server: &NetcodeServer, sockets: &Sockets, turns: TurnCounters) {
         self.handshakes.flush();
         self.clients.flush();
-        let snapshot = Snapshot::of(server, sockets, turns_cut_short);
+        let snapshot = Snapshot::of(server, sockets, turns);
         let (nothing, stats) = (Snapshot::default(), server.stats());
         info!(
             connects = stats.connects,
@@ -360,8 +376,10 @@ impl Reporter {
             after_end = snapshot.after_end(),
             dropped_by_system = snapshot.dropped_by_system_since(&nothing),
             overflow_at_most = snapshot.overflow_since(&nothing),
-            turns_cut_short,
+            turns_cut_short = turns.turns_cut_short,
             stalls = self.stalls(),
+            packets_over_budget = turns.packets_over_budget,
+            packets_not_taken = turns.packets_not_taken,
             socket_errors = snapshot.errors_since(&nothing),
             "totals since the start"
         );
@@ -385,7 +403,10 @@ const fn is_first(warned: &mut bool) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use tracing::Level;
+
     use super::*;
+    use crate::test_log::count_lines;
 
     #[test]
     fn a_summary_has_the_counts_since_the_last_one() {
@@ -397,6 +418,21 @@ mod tests {
         assert_eq!(later.reasons_since(&earlier), "replayed: 2");
         assert_eq!(later.reasons_since(&Snapshot::default()), "empty: 1, replayed: 2");
         assert_eq!((later.reasons_since(&later), later.errors_since(&earlier)), ("none".into(), "none".into()));
+    }
+
+    #[test]
+    fn a_minute_with_refused_packets_of_clients_has_a_summary() {
+        let mut reporter = Reporter::new(Batching::Segments, Now::default());
+        for (packets_over_budget, packets_not_taken, field, lines) in [
+            (7, 0, "packets_over_budget=7", 1),
+            (7, 3, "packets_not_taken=3", 1),
+            (12, 3, "packets_over_budget=5", 1),
+            (12, 3, "packets_over_budget=0", 0),
+        ] {
+            let turns = TurnCounters { turns_cut_short: 0, packets_over_budget, packets_not_taken };
+            let summarise = || reporter.summarise(Snapshot { turns, ..Snapshot::default() });
+            assert_eq!(count_lines(Level::INFO, field, summarise).1, lines, "{field}");
+        }
     }
 
     #[test]

@@ -47,7 +47,7 @@ use crate::memory_return::MemoryReturn;
 use crate::new_clients::NewClients;
 use crate::read_budget::ReadBudget;
 use crate::receive_lag::ReceiveLag;
-use crate::report::Reporter;
+use crate::report::{Reporter, TurnCounters};
 
 /// The estimated work of a turn, in nanoseconds, after which the replies so far leave: one client's work must not delay
 /// the replies to all others.
@@ -133,6 +133,15 @@ impl Server {
         self.is_parked_due = true;
     }
 
+    fn turn_counters(&self) -> TurnCounters {
+        let stats = self.core.stats();
+        TurnCounters {
+            turns_cut_short: self.read_budget.turns_cut_short(),
+            packets_over_budget: stats.packets_over_budget + self.flood_guard.dropped(),
+            packets_not_taken: stats.packets_not_taken,
+        }
+    }
+
     /// Encrypts a payload of 1 to 1200 bytes for a client. It leaves when the batch is full, or at the end of the turn.
     /// It requires [`Traffic::Payloads`].
     ///
@@ -213,8 +222,8 @@ impl Server {
         }
         self.core.drained_at = self.lag.drained_at();
         self.transmit();
-        let cut_short = self.read_budget.turns_cut_short();
-        self.reporter.report(&mut self.core, &self.sockets, cut_short, self.now);
+        let turns = self.turn_counters();
+        self.reporter.report(&mut self.core, &self.sockets, turns, self.now);
         if self.kernel_filter.adjust(&self.sockets, self.reporter.has_other_protocol(), self.now.monotonic) {
             self.block_senders();
         }

@@ -1,4 +1,4 @@
-//! A log for tests, which counts warnings.
+//! A log for tests, which counts lines.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -11,19 +11,25 @@ use tracing::{Event, Level, Metadata, Subscriber};
 /// Runs `act`. Returns its result, and the number of its warnings with these words, or with this field and value, as in
 /// `seconds=1`. Other threads are not counted.
 pub(crate) fn count_warnings<R>(words: &'static str, act: impl FnOnce() -> R) -> (R, usize) {
-    let log = WarningCount { words, count: Arc::default() };
+    count_lines(Level::WARN, words, act)
+}
+
+/// Does the same for the lines of this level.
+pub(crate) fn count_lines<R>(level: Level, words: &'static str, act: impl FnOnce() -> R) -> (R, usize) {
+    let log = LineCount { level, words, count: Arc::default() };
     let result = tracing::subscriber::with_default(log.clone(), act);
     (result, log.count.load(Ordering::Relaxed))
 }
 
-/// Counts the warnings with some words in their message, or with a field and its value.
+/// Counts the lines of a level with some words in their message, or with a field and its value.
 #[derive(Clone)]
-struct WarningCount {
+struct LineCount {
+    level: Level,
     words: &'static str,
     count: Arc<AtomicUsize>,
 }
 
-impl Visit for WarningCount {
+impl Visit for LineCount {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         let is_meant = match field.name() {
             "message" => format!("{value:?}").contains(self.words),
@@ -33,9 +39,9 @@ impl Visit for WarningCount {
     }
 }
 
-impl Subscriber for WarningCount {
+impl Subscriber for LineCount {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() == Level::WARN
+        *metadata.level() == self.level
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {

@@ -97,7 +97,7 @@ impl Server {
     /// Returns all counters. It makes a system call where the system counts dropped datagrams.
     #[must_use]
     pub fn totals(&self) -> ServerTotals {
-        let tables = self.core.netcode.table_usage();
+        let (tables, turns) = (self.core.netcode.table_usage(), self.turn_counters());
         ServerTotals {
             connected: self.connected_count(),
             pending_clients: tables.pending,
@@ -106,11 +106,11 @@ impl Server {
             message_memory_left: self.core.memory.messages.left(),
             transfer_memory_left: self.core.memory.transfers.left(),
             stats: *self.core.netcode.stats(),
-            turns_cut_short: self.read_budget.turns_cut_short(),
+            turns_cut_short: turns.turns_cut_short,
             stalls: self.reporter.stalls(),
             max_events_per_turn: self.read_budget.max_events_per_turn(),
-            packets_over_budget: self.core.stats().packets_over_budget + self.flood_guard.dropped(),
-            packets_not_taken: self.core.stats().packets_not_taken,
+            packets_over_budget: turns.packets_over_budget,
+            packets_not_taken: turns.packets_not_taken,
             discards: *self.discards(),
             sockets: self.sockets.stats(),
         }
@@ -118,7 +118,8 @@ impl Server {
 
     /// Logs the counters since the start, for the end of a program, and before them the sums of what has no line yet.
     pub fn log_totals(&mut self) {
-        self.reporter.log_totals(&self.core.netcode, &self.sockets, self.read_budget.turns_cut_short());
+        let turns = self.turn_counters();
+        self.reporter.log_totals(&self.core.netcode, &self.sockets, turns);
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use slipgate_netcode::discard::Discard;
 use slipgate_session::reject::Reject;
+use slipgate_udp::SocketErrorKind;
 
 use super::files::{files, root};
 
@@ -273,14 +274,54 @@ fn same_rows(rows: &[String], code: &[&str]) {
 
 #[test]
 fn each_reason_to_drop_a_datagram_is_documented() {
+    let rows = |heading| first_cells(&part(heading));
+    let netcode: Vec<_> = Discard::ALL.iter().map(|reason| reason.name()).collect();
+    let session: Vec<_> = Reject::ALL.iter().map(|reason| reason.name()).collect();
+    let sockets = SocketErrorKind::ALL.map(SocketErrorKind::name);
+    same_rows(&rows("## Datagrams of netcode"), &netcode);
+    same_rows(&rows("## Packets inside of a connection"), &session);
+    same_rows(&rows("## Socket errors"), &sockets);
+}
+
+/// Returns the part of `docs/dropped-datagrams.md` below this heading.
+fn part(heading: &str) -> String {
     let page = fs::read_to_string(root().join("docs/dropped-datagrams.md")).unwrap();
-    let rows = |part: &str| -> Vec<String> {
-        part.lines().filter_map(|line| Some(line.strip_prefix("| `")?.split_once('`')?.0.to_owned())).collect()
-    };
-    let (_, counters) = page.split_once("## Datagrams of netcode").unwrap();
-    let (netcode, session) = counters.split_once("## Packets inside of a connection").unwrap();
-    same_rows(&rows(netcode), &Discard::ALL.iter().map(|reason| reason.name()).collect::<Vec<_>>());
-    same_rows(&rows(session), &Reject::ALL.iter().map(|reason| reason.name()).collect::<Vec<_>>());
+    let (_, rest) = page.split_once(heading).unwrap();
+    rest.split("\n## ").next().unwrap_or_default().to_owned()
+}
+
+/// Returns the words in the first cells of the rows.
+fn first_cells(part: &str) -> Vec<String> {
+    part.lines().filter_map(|line| Some(line.strip_prefix("| `")?.split_once('`')?.0.to_owned())).collect()
+}
+
+/// Returns the variants of an enum in the text of a file.
+fn variants(text: &str, name: &str) -> Vec<String> {
+    let (_, rest) = text.split_once(&format!("pub enum {name} {{\n")).unwrap();
+    let lines = rest.lines().take_while(|line| *line != "}").map(str::trim);
+    let variants = lines.filter(|line| !line.starts_with("//") && !line.starts_with('#'));
+    variants.map(|line| line.split(['(', ',']).next().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn each_violation_is_documented_with_the_text_of_the_log() {
+    let part = part("## Violations");
+    let (channels, transfers) = part.split_once("| violation of transfers |").unwrap();
+    for (name, file, rows) in [
+        ("ChannelViolation", "protocol/session/src/channel/violation.rs", channels),
+        ("TransferViolation", "protocol/session/src/channel/transfer/mod.rs", transfers),
+    ] {
+        let text = fs::read_to_string(root().join(file)).unwrap();
+        let variants = variants(&text, name);
+        same_rows(&first_cells(rows), &variants.iter().map(String::as_str).collect::<Vec<_>>());
+        let (_, display) = text.split_once(&format!("fmt::Display for {name} ")).unwrap();
+        for variant in variants.iter().filter(|variant| *variant != "Transfer") {
+            let (_, line) = display.split_once(&format!("Self::{variant}")).unwrap();
+            let sentence = line.split('"').nth(1).unwrap();
+            let row = rows.lines().find(|row| row.starts_with(&format!("| `{variant}` |"))).unwrap();
+            assert!(row.contains(&format!("| {sentence} |")), "{variant}: {sentence}");
+        }
+    }
 }
 
 #[test]

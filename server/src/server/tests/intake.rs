@@ -1,6 +1,9 @@
 //! Clients whose messages the application does not take for a while.
 
+use tracing::Level;
+
 use super::*;
+use crate::test_log::count_lines;
 
 const CLIENTS: u64 = 3;
 const MESSAGES: usize = 5;
@@ -86,4 +89,18 @@ fn full_turn_takes_what_the_application_kept_waiting() {
     assert_eq!(scene.turn(false), CLIENTS as usize * (MESSAGES - 1), "the rest of all clients");
     let totals = scene.server.totals();
     assert_eq!((totals.packets_over_budget, totals.turns_cut_short > 0), (0, true));
+}
+
+#[test]
+fn log_counts_packets_of_clients_that_were_not_taken() {
+    let mut scene = Scene::new();
+    for _ in 0..100 {
+        scene.players_turn(1);
+        scene.turn(true);
+        thread::sleep(Duration::from_millis(1));
+    }
+    let refused = scene.server.totals().packets_not_taken;
+    assert!(refused > 0, "packets behind the first message of each client are refused");
+    let field = format!("packets_not_taken={refused}").leak();
+    assert_eq!(count_lines(Level::INFO, field, || scene.server.log_totals()).1, 1);
 }
