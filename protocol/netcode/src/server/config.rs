@@ -323,6 +323,18 @@ mod tests {
     }
 
     #[test]
+    fn defaults_are_those_of_the_documents() {
+        let config = |slots| ServerConfig::new(7, slots, &[SocketAddr::from(([192, 0, 2, 1], 40_000))]);
+        assert_eq!([1, 4096].map(|slots| config(slots).history_tokens), [65_536; 2]);
+        assert_eq!(config(8192).history_tokens, 131_072);
+        let ServerConfig { tokens_per_client_id, addresses_per_token, pending_clients, .. } = config(4);
+        assert_eq!((tokens_per_client_id, addresses_per_token, pending_clients), (8, 4, 20_480));
+        let [seconds_1, seconds_5, seconds_45] = [1, 5, 45].map(Duration::from_secs);
+        assert_eq!((config(4).takeover_after, config(4).max_token_lifetime), (Some(seconds_1), Some(seconds_45)));
+        assert_eq!((config(4).pending_lifetime, config(4).challenge_lifetime), (seconds_5, seconds_5));
+    }
+
+    #[test]
     fn address_that_cannot_be_dialled_is_named() {
         for address in ["0.0.0.0:40000", "[::]:40000", "10.0.0.1:0"] {
             let config = ServerConfig::new(7, 4, &[address.parse().unwrap()]);

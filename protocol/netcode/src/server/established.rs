@@ -158,6 +158,29 @@ impl SlotLink {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::server::Budgets;
+
+    #[test]
+    fn packets_under_an_address_have_limits_in_a_turn() {
+        let mut link = SlotLink::vacant(0);
+        let budgets = TurnBudgets::new(Budgets::default());
+        let mut spent = TurnBudgets::new(Budgets { forgeries_per_turn: 1, ..Budgets::default() });
+        spent.count_forgery();
+        for (is_near, budgets, max) in
+            [(false, &budgets, 1024), (true, &budgets, 8192), (false, &spent, 4), (true, &spent, 4)]
+        {
+            link.turn_forgeries = [max - 1; 2];
+            assert_eq!(link.check_forgeries(is_near, budgets), Ok(()));
+            link.turn_forgeries = [max; 2];
+            assert_eq!(link.check_forgeries(is_near, budgets), Err(Discard::ForgeryBudget), "{max}");
+        }
+        for (packets, expected) in
+            [(255, Ok(false)), (256, Ok(true)), (256 + 1023, Ok(true)), (256 + 1024, Err(Discard::ClientBudget))]
+        {
+            link.turn_packets = packets;
+            assert_eq!(link.has_used_up(256, Duration::ZERO), expected, "{packets} packets");
+        }
+    }
 
     #[test]
     fn slow_loop_takes_as_many_packets_per_second_as_a_fast_one() {

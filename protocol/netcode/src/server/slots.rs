@@ -519,7 +519,7 @@ impl Slots {
 }
 
 impl SlotLink {
-    fn vacant(generation: u32) -> Self {
+    pub(super) fn vacant(generation: u32) -> Self {
         Self {
             state: SlotState::Free,
             generation,

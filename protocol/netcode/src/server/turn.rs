@@ -144,9 +144,9 @@ mod tests {
         let (keys, seed) = (Key::from([1; 32]).into(), Seed::from([2; 32]));
         let mut server = NetcodeServer::new(config, keys, &seed, at(Duration::ZERO)).unwrap();
         server.tick(at(Duration::ZERO));
-        server.notice_sleep(at(ASLEEP).monotonic);
+        server.notice_sleep(at(Duration::from_secs(1)).monotonic);
         assert_eq!(server.asleep_since, None);
-        server.notice_sleep(at(ASLEEP + Duration::from_nanos(1)).monotonic);
+        server.notice_sleep(at(Duration::new(1, 1)).monotonic);
         assert_eq!(server.asleep_since, Some(Instant::default()));
     }
 }

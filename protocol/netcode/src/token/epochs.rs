@@ -193,6 +193,20 @@ mod tests {
     }
 
     #[test]
+    fn the_expiries_of_32_earlier_epochs_are_kept_apart() {
+        for (steps, joined) in [(32, 0), (33, 1), (34, 2)] {
+            let mut forgotten = ForgottenExpiries::new();
+            for step in 0..steps {
+                let epoch = forgotten.observe(at(step, 1_000_000 + step * 1_000_000));
+                forgotten.insert(UnixSeconds(1000 * step), epoch);
+            }
+            forgotten.observe(at(steps, 1_000_000 + steps * 1_000_000));
+            let between = (1..steps).filter(|step| forgotten.may_contain(UnixSeconds(1000 * step - 500)));
+            assert_eq!(between.count(), joined, "{steps} steps of the clock");
+        }
+    }
+
+    #[test]
     fn no_forgotten_expiry_is_lost_when_intervals_are_joined() {
         for seed in 0..40 {
             let mut random = StdRng::seed_from_u64(seed);

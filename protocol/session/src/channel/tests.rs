@@ -404,6 +404,15 @@ fn transfer_arrives_in_the_room_that_messages_leave() {
 }
 
 #[test]
+fn repeated_frames_of_transfers_are_counted() {
+    let [mut one, mut other] = [(); 2].map(|()| End::new(&[of(Kind::Transfers)]));
+    one.channels.send_transfer(C, transfer::Transfer::new(message(7, 10_000)).unwrap(), 0).unwrap();
+    let packets = one.packets(1000);
+    (0..3).for_each(|_| other.take(&packets[0].1).unwrap());
+    assert_eq!(other.channels.stats(C).map(|stats| stats.dropped), Some(2));
+}
+
+#[test]
 fn frames_in_flight_may_outlive_the_end_of_transfers() {
     let [mut one, _] = End::pair(&[of(Kind::Transfers)]);
     one.channels.send_transfer(C, transfer::Transfer::new(message(7, 10_000)).unwrap(), 0).unwrap();

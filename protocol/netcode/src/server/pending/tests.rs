@@ -71,6 +71,20 @@ fn full_table_replaces_its_oldest_entry_after_one_second() {
 }
 
 #[test]
+fn sixty_four_responses_of_a_client_are_decrypted_in_a_turn() {
+    let mut table = table(2, 4);
+    let (presented, redeemed) = token(1, 0);
+    let index = table.admit(presented, &redeemed, 0, address(1), at(0), LIFETIME).unwrap();
+    for turn in [7, 8] {
+        for attempt in 0..64 {
+            assert!(table.next_attempt(index, turn).is_some(), "{attempt}");
+            table.count_attempt(index, turn);
+        }
+        assert!(table.next_attempt(index, turn).is_none());
+    }
+}
+
+#[test]
 fn fair_time_protects_entries_for_exactly_one_second() {
     for (age, replaces) in [(0, false), (999, false), (1000, true), (1001, true)] {
         // Another client at the same address.

@@ -124,6 +124,17 @@ fn a_packet_never_gives_up_for_its_own_fragment() {
 }
 
 #[test]
+fn each_fragment_counts_once() {
+    let (mut reassembly, _) = with_memory_for(256);
+    for id in 0..=254 {
+        assert_eq!(take(&mut reassembly, 1, id, 256, at(0)), Ok(FragmentOutcome::Waiting), "{id}");
+    }
+    for id in 0..=254 {
+        assert_eq!(take(&mut reassembly, 1, id, 256, at(0)), Err(Reject::FragmentRepeated), "{id}");
+    }
+}
+
+#[test]
 fn the_largest_packet_is_assembled_and_a_larger_one_not() {
     let (mut reassembly, _) = with_memory_for(8);
     for id in [2, 0] {

@@ -123,6 +123,12 @@ fn a_preview_counts_what_a_packet_leaves_behind() {
     assert_eq!(of(&bench, &[whole(2, two), whole(1, two)]), [0, 2], "2 is complete, 1 is not in order");
     assert_eq!(of(&bench, &[slice(0, bytes, 1, one), whole(1, two), whole(3, two), whole(5, one)]), [0, 0, 0, 1]);
     assert_eq!(of(&bench, &[slice(0, bytes, 0, one), whole(1, two)]), [0, 2], "a slice that is there already");
+    // With messages in order that the application has not taken yet.
+    let mut bench = Bench::new(Kind::ReliableOrdered);
+    (1..5).for_each(|id| assert_eq!(bench.whole(id, 10), Ok(FrameOutcome::Kept)));
+    assert_eq!(bench.whole(0, 10), Ok(FrameOutcome::Deliver));
+    assert!(bench.window.pop(&mut bench.pool, &mut bench.scratch));
+    assert_eq!(of(&bench, &[whole(2, two), whole(5, two), whole(7, two)]), [0, 0, 2], "2 to 4 are complete");
     // Messages of an unordered channel are delivered at once, wherever they are; their slices wait.
     let bench = Bench::new(Kind::ReliableUnordered);
     assert_eq!(of(&bench, &[whole(5, two), slice(6, bytes, 0, one)]), [0, 1]);
@@ -147,6 +153,18 @@ fn a_preview_counts_slices_that_the_overdraft_cannot_take() {
     assert_eq!(bench.slice(0, 384, 0, PIECE_BYTES), Ok(FrameOutcome::Kept));
     assert_eq!(bench.slice(0, 384, 2, PIECE_BYTES), Ok(FrameOutcome::Assembled));
     assert_eq!((bench.pop_all(), bench.pool.overdraft_left()), (32, left), "a complete message gives its room back");
+}
+
+#[test]
+fn withdrawn_message_leaves_nothing_in_the_overdraft() {
+    let mut bench = charged_bench(&MemoryBudget::new(0));
+    let free = (1..33).take_while(|pieces| bench.pool.fits(*pieces, 0)).count();
+    assert_eq!(free, 32, "the reserve");
+    (1..33).for_each(|id| assert_eq!(bench.whole(id, 100), Ok(FrameOutcome::Kept)));
+    assert_eq!(bench.slice(0, 384, 1, PIECE_BYTES), Ok(FrameOutcome::Kept));
+    assert_eq!(bench.withdraw(0), Ok(FrameOutcome::Kept));
+    assert_eq!(bench.pop_all(), 32);
+    assert!(bench.pool.fits(32, 0), "all of the reserve is free again");
 }
 
 // The bytes of the lists ---------------------------------------------------------------------------------------------
@@ -199,10 +217,12 @@ fn a_preview_counts_the_growth_of_the_lists() {
         ("a slot more", vec![whole(128)], charged_bytes(256, 0)),
         ("257 slots", vec![whole(256)], charged_bytes(512, 0)),
         ("256 slots when the first message has left", vec![whole(0), whole(256)], charged_bytes(256, 0)),
+        ("257 slots before the first message leaves", vec![whole(256), whole(0)], charged_bytes(512, 0)),
         ("whole messages need no assembly", (1..100).map(whole).collect(), 0),
         ("the oldest missing message has an assembly", slices(0..8), 0),
         ("seven behind it, and a spare one", slices(1..8), 0),
         ("eight behind it", slices(1..9), charged_bytes(0, 16)),
+        ("eight before it", slices(1..9).into_iter().chain([whole(0)]).collect(), charged_bytes(0, 16)),
     ] {
         assert_eq!(needed(&bench, &frames), expected, "{name}");
     }
