@@ -142,9 +142,9 @@ impl Program {
         Self { child, log, first_line }
     }
 
-    /// Starts the issuer and skips the warnings before the line that says where it listens.
-    #[cfg(target_os = "linux")]
-    pub(crate) fn start_after_warnings(mut command: Command) -> Self {
+    /// Starts the issuer and skips the lines before the one that says where it listens.
+    #[cfg(unix)]
+    pub(crate) fn start_after_other_lines(mut command: Command) -> Self {
         let mut child = command.spawn().unwrap();
         let mut log = BufReader::new(Box::new(child.stderr.take().unwrap()) as Box<dyn Read + Send + Sync>);
         let mut first_line = String::new();
