@@ -64,9 +64,8 @@ impl FleetWorld {
 
     pub(crate) fn start_issuer(&self, index: usize) -> issuer::program::Program {
         let config = self.issuer_folder.path.join(format!("issuer-{index}.toml"));
-        // It may be connected to its store before it listens.
         let command = self.issuer_folder.bare(&["--config", config.to_str().unwrap()]);
-        issuer::program::Program::start_after_other_lines(command)
+        issuer::program::Program::start(command)
     }
 
     /// Starts the server with this index, which echoes messages and redirects its clients at a drain.

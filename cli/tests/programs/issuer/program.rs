@@ -133,18 +133,8 @@ pub(crate) struct Program {
 }
 
 impl Program {
+    /// Starts the issuer, and skips the lines before the one that says where it listens: warnings, and its store.
     pub(crate) fn start(mut command: Command) -> Self {
-        let mut child = command.spawn().unwrap();
-        let mut log = BufReader::new(Box::new(child.stderr.take().unwrap()) as Box<dyn Read + Send + Sync>);
-        let mut first_line = String::new();
-        log.read_line(&mut first_line).unwrap();
-        assert!(first_line.contains("listening"), "{first_line}");
-        Self { child, log, first_line }
-    }
-
-    /// Starts the issuer and skips the lines before the one that says where it listens.
-    #[cfg(unix)]
-    pub(crate) fn start_after_other_lines(mut command: Command) -> Self {
         let mut child = command.spawn().unwrap();
         let mut log = BufReader::new(Box::new(child.stderr.take().unwrap()) as Box<dyn Read + Send + Sync>);
         let mut first_line = String::new();
