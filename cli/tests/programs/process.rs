@@ -73,7 +73,7 @@ fn few_file_descriptors_end_the_issuer_with_one_sentence() {
     let lowest = try_every_limit(&folder.complete(&[]), "listening");
     assert!(lowest <= 32, "{lowest}");
     // With as few as that, it serves requests.
-    let mut program = issuer::program::Program::start(limited(&folder.complete(&[]), lowest));
+    let mut program = issuer::program::Program::start_after_warnings(limited(&folder.complete(&[]), lowest));
     for _ in 0..20 {
         assert_eq!(issuer::program::request_token(&program, &folder).status, 201);
     }

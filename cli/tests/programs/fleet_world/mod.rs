@@ -64,8 +64,7 @@ impl FleetWorld {
 
     pub(crate) fn start_issuer(&self, index: usize) -> issuer::program::Program {
         let config = self.issuer_folder.path.join(format!("issuer-{index}.toml"));
-        let command = self.issuer_folder.bare(&["--config", config.to_str().unwrap()]);
-        issuer::program::Program::start(command)
+        issuer::program::Program::start(self.issuer_folder.bare(&["--config", config.to_str().unwrap()]))
     }
 
     /// Starts the server with this index, which echoes messages and redirects its clients at a drain.

@@ -133,8 +133,23 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// Starts the issuer, and skips the lines before the one that says where it listens: warnings, and its store.
     pub(crate) fn start(mut command: Command) -> Self {
+        let mut child = command.spawn().unwrap();
+        let mut log = BufReader::new(Box::new(child.stderr.take().unwrap()) as Box<dyn Read + Send + Sync>);
+        let mut first_line = String::new();
+        log.read_line(&mut first_line).unwrap();
+        // The issuer reaches for its store and listens at the same time, so either line may be the first.
+        while first_line.contains("the store of the registry") {
+            first_line.clear();
+            log.read_line(&mut first_line).unwrap();
+        }
+        assert!(first_line.contains("listening"), "{first_line}");
+        Self { child, log, first_line }
+    }
+
+    /// Starts the issuer and skips the warnings before the line that says where it listens.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn start_after_warnings(mut command: Command) -> Self {
         let mut child = command.spawn().unwrap();
         let mut log = BufReader::new(Box::new(child.stderr.take().unwrap()) as Box<dyn Read + Send + Sync>);
         let mut first_line = String::new();
