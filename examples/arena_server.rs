@@ -56,7 +56,7 @@ impl Player {
 pub(crate) struct Game {
     pub(crate) server: Server,
     inbox: Inbox,
-    clock: Clock,
+    pub(crate) clock: Clock,
     pace: Pace,
     channels: Channels,
     kind: ObjectKind,

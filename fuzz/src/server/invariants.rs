@@ -173,7 +173,9 @@ impl Invariants {
             admission.is_durable |= server.client(admission.client).is_some_and(|client| client.durable);
         }
         assert!(server.connected_count() <= self.config.slots);
-        assert_eq!(server.clients().count(), server.connected_count() as usize);
+        let is_durable = |client: &ClientHandle| server.client(*client).is_some_and(|client| client.durable);
+        assert_eq!(server.clients().filter(is_durable).count(), server.connected_count() as usize);
+        assert!(server.clients().count() <= self.config.slots as usize);
         assert!(server.table_usage().pending <= self.config.pending_clients as usize);
         assert!(server.table_usage().used_tokens <= self.config.history_tokens);
         for client in server.clients() {

@@ -569,6 +569,7 @@ fn durable_clients_are_announced_while_others_wait() {
         let announced: Vec<_> =
             handles.iter().map(|handle| core.client(*handle).is_some_and(|client| client.durable)).collect();
         assert_eq!(announced, (0..4).map(|index| index < announced_count).collect::<Vec<_>>());
+        assert_eq!((core.connected_count(), core.clients().count()), (announced_count, 4));
     }
     world.turn();
     assert_eq!(world.servers[server].connects(), 4);

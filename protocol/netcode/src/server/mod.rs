@@ -198,7 +198,8 @@ impl NetcodeServer {
         self.slots.at_address(&address).map(|slot| self.slots.handle_for(slot))
     }
 
-    /// Returns every connected client in the order of the slots.
+    /// Returns every client with a slot in the order of the slots, also those whose token's record is not durable
+    /// ([`ClientInfo::durable`]).
     pub fn clients(&self) -> impl Iterator<Item = ClientHandle> + '_ {
         self.slots.iter()
     }
