@@ -2,7 +2,11 @@
 //!
 //! A target is a file in `targets/`, a `[[bin]]` in `Cargo.toml`, and a folder in `corpus/`.
 
+pub mod acknowledging;
 pub mod invented;
+// The same nonce sums as in the tests.
+#[path = "../../tests/src/nonce_sum.rs"]
+pub mod nonce_sum;
 // The same hostile server as in the tests.
 #[path = "../../tests/src/raw_server.rs"]
 pub mod raw_server;

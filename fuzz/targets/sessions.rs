@@ -8,6 +8,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
+use slipgate_fuzz::acknowledging::Acknowledging;
 use slipgate_fuzz::invented::invented_datagram;
 use slipgate_fuzz::{Input, PROTOCOL_ID, key};
 use slipgate_netcode::Outbox;
@@ -24,8 +25,7 @@ use slipgate_session::connection::{
 };
 use slipgate_session::reliability::Sink;
 use slipgate_session::server::{ClientDatagram, SessionEvent, SessionServer};
-use slipgate_session::wire::reliable::{Acks, ReliableHeader, Sequence};
-use slipgate_session::wire::session_frame::{AckNonces, SessionFrame, Timestamp};
+use slipgate_session::wire::reliable::{ReliableHeader, Sequence};
 
 #[path = "../../tests/src/counting.rs"]
 #[allow(dead_code, unreachable_pub)] // Shared with the tests, which use more of it.
@@ -47,6 +47,8 @@ const MAX_REPLY_TURNS: usize = 4;
 const MAX_ON_CREDIT: u64 = 64;
 /// The messages of a window. Its list of 16 bytes for each counts as memory.
 const MESSAGES: u16 = 4096;
+/// Replies that wait on each channel of the malicious client at most.
+const MAX_REPLIES: u16 = 64;
 /// Packets that a connection keeps state for, sent and received.
 const WINDOW: u16 = 256;
 /// The memory that all clients of the server share for messages, and the same for transfers.
@@ -166,6 +168,7 @@ struct World {
     bytes: i64,
     parked: VecDeque<Parked>,
     malicious: ClientHandle,
+    acknowledging: Acknowledging,
     intake: Intake,
     sequence: u16,
     /// The messages of the malicious client.
@@ -199,6 +202,7 @@ impl World {
             bytes: counting::bytes(),
             parked: VecDeque::new(),
             malicious,
+            acknowledging: Acknowledging::default(),
             intake: Intake::Open,
             sequence: 0,
             flood_messages: 0,
@@ -226,6 +230,7 @@ impl World {
                 }
                 6 => self.turn(),
                 _ if operation >> 3 == 31 => self.change_intake(),
+                _ if operation >> 3 == 30 => self.acknowledging.alter(input),
                 _ => self.now += Duration::from_millis(u64::from(input.u8())),
             }
         }
@@ -258,14 +263,9 @@ impl World {
     fn header(&self, frames: &[u8]) -> Vec<u8> {
         let mut buf = [0; 1400];
         let mut writer = Writer::new(&mut buf);
-        ReliableHeader { sequence: Sequence(self.sequence), acks: Acks::NONE }.emit(&mut writer);
-        SessionFrame {
-            sent: Timestamp(self.sequence),
-            nonces: AckNonces::default(),
-            arrived: None,
-            extended_acks: &[],
-        }
-        .emit(&mut writer);
+        let (acks, frame) = self.acknowledging.next(Sequence(self.sequence), now(self.now).monotonic);
+        ReliableHeader { sequence: Sequence(self.sequence), acks }.emit(&mut writer);
+        frame.emit(&mut writer);
         writer.bytes(frames);
         let written = writer.written().expect("the buffer is large enough");
         buf[..written].to_vec()
@@ -309,12 +309,26 @@ impl World {
             if client == self.malicious {
                 assert!(self.intake == Intake::Open, "a message is taken that the application does not take");
                 self.flood_messages += 1;
+                // A client that acknowledges gets replies, too.
+                if self.acknowledging.is_active() {
+                    self.reply(client, channel, bytes, now.monotonic);
+                }
             } else {
                 let connection = self.server.connection_mut(client).expect("an honest client is connected");
                 connection.send(channel, bytes, SendOptions::default(), now.monotonic).expect("space in the queue");
             }
         }
         self.take_events();
+    }
+
+    /// Sends a message back to the malicious client, unless many wait for it: what a game sends is not in the shared
+    /// memory.
+    fn reply(&mut self, client: ClientHandle, channel: ChannelId, bytes: &[u8], now: Instant) {
+        let Ok(connection) = self.server.connection_mut(client) else { return };
+        if connection.channels.remaining(channel).messages > MESSAGES - MAX_REPLIES {
+            // There may be no space for a large one.
+            let _ = connection.send(channel, bytes, SendOptions::default(), now);
+        }
     }
 
     /// Goes on with each datagram that was set aside and may go on.
@@ -371,7 +385,7 @@ impl World {
         self.check_memory();
     }
 
-    /// Delivers what the server sent. The malicious client reads nothing.
+    /// Delivers what the server sent. The malicious client only notes which packets arrived.
     fn receive_replies(&mut self, now: Now) {
         let mut buf = [0; MAX_PAYLOAD_BYTES];
         for honest in &mut self.honest {
@@ -379,7 +393,9 @@ impl World {
                 honest.receive(&buf[..bytes], now.monotonic);
             }
         }
-        while self.server.netcode.loopback_receive(self.malicious, &mut buf).is_some() {}
+        while let Some(bytes) = self.server.netcode.loopback_receive(self.malicious, &mut buf) {
+            self.acknowledging.on_received(&buf[..bytes], now.monotonic);
+        }
     }
 
     /// Fails if the server did more work for the malicious client than its budget allows.

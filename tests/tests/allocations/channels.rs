@@ -10,7 +10,7 @@ use slipgate_session::channel::{
     ReceivedMessage, SendOptions,
 };
 use slipgate_session::wire::reliable::Sequence;
-use slipgate_tests::counting::allocations;
+use slipgate_tests::counting::{allocations, bytes};
 
 const KINDS: [Kind; 4] = [Kind::Unreliable, Kind::Sequenced, Kind::ReliableUnordered, Kind::ReliableOrdered];
 const BUF_BYTES: usize = 1180;
@@ -193,4 +193,21 @@ fn idle_channels_take_little_memory() {
     let count = allocations(|| channels = Some(Channels::new(Arc::clone(&layout), None)));
     assert!(count <= 6, "{count} allocations");
     assert_eq!(channels.unwrap().memory_bytes(), 0);
+}
+
+/// A game that replies to everything keeps the replies to a client that reads none, up to the limits of the queue.
+#[test]
+fn small_message_that_waits_takes_at_most_256_bytes() {
+    for kind in KINDS {
+        let config = ChannelConfig { queue_messages: MAX_QUEUE_MESSAGES, ..ChannelConfig::from(kind) };
+        let mut channels = Channels::new(Arc::new(Layout::try_from(vec![config]).unwrap()), None);
+        let before = bytes();
+        for _ in 0..MAX_QUEUE_MESSAGES {
+            channels.send(ChannelId(0), &[7], SendOptions::default(), Instant::default()).unwrap();
+        }
+        assert!(channels.send(ChannelId(0), &[7], SendOptions::default(), Instant::default()).is_err(), "{kind:?}");
+        let each = (bytes() - before) as f64 / f64::from(MAX_QUEUE_MESSAGES);
+        println!("{kind:?}: {each:.0} bytes for each of {MAX_QUEUE_MESSAGES} waiting messages of a byte");
+        assert!(each <= 256.0, "{kind:?}: {each}");
+    }
 }
