@@ -93,9 +93,10 @@ pub struct ChannelConfig {
     /// The maximum bytes of messages that wait to be sent or acked, at least `max_message_bytes`. Counted from the
     /// oldest message that is not acked.
     pub queue_bytes: u32,
-    /// The maximum number of messages that wait to be sent or acked, 1 to 16,384. Counted likewise. Each takes up to 256
-    /// bytes of memory beside its own bytes, outside of the memory that clients share: a server that replies to each
-    /// message of a client keeps as many replies while the client acknowledges none.
+    /// The maximum number of messages that wait to be sent or acked, 1 to 16,384. Counted likewise.
+    ///
+    /// Each takes up to 256 bytes of memory beside its own bytes, outside of the memory that clients share: a server
+    /// that replies to each message of a client keeps as many replies while the client acknowledges none.
     pub queue_messages: u16,
     /// The maximum bytes of a message, 1 to 65,536.
     pub max_message_bytes: u32,
