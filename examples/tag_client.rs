@@ -11,7 +11,10 @@ mod tag;
 
 use std::error::Error;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use signal_hook::consts::{SIGINT, SIGTERM};
 use slipgate::client::{Client, Clock, ConnectToken, Event, Inbox, Pace, decode};
 use slipgate_token_issuer::{Issuer, Key, Limits, TokenRequest, system_entropy, wall_clock};
 use tag::{ADDRESS, Channels, DEVELOPMENT_KEY, Field, PROTOCOL_ID, Step, TICK, World, channels, log_filter, printable};
@@ -21,14 +24,22 @@ fn main() -> Result<(), Box<dyn Error>> {
     tracing_subscriber::fmt().with_env_filter(log_filter()).init();
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [id, name] = arguments.as_slice() else { return Err("usage: tag_client ID NAME".into()) };
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register(signal, stop.clone())?;
+    }
     let mut player = Player::join(ADDRESS.parse()?, id.parse()?, name)?;
-    loop {
+    while !stop.load(Ordering::Relaxed) {
         player.turn();
         if let Some(reason) = player.client.close_reason() {
             println!("{reason}");
             return Ok(());
         }
     }
+    // The server frees the slot at once.
+    player.client.disconnect();
+    player.client.end_turn();
+    Ok(())
 }
 
 /// Mints a connect token, which the backend of a real game does: it knows the player, and the key must not be in the

@@ -42,8 +42,11 @@ const SLOW_AFTER: Duration = Duration::from_secs(1);
 /// one that hangs may never finish. A record that is not durable by then belongs to a client that was sent nothing, so
 /// its token may be used again.
 const MAX_LAST_ATTEMPT: Duration = Duration::from_secs(1);
-/// Slow attempts are logged at most once in this time.
+/// A slow attempt is logged once in this time while it lasts.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
+/// A further attempt within that time is logged if it takes longer than this: a disk that stalls for a second again and
+/// again writes few lines.
+const SLOW_AGAIN_AFTER: Duration = Duration::from_secs(3);
 
 /// Locks a mutex and ignores poisoning, which is harmless: the registry, the uplink and the journal are consistent
 /// between any two of their steps.
@@ -125,7 +128,8 @@ impl SlowLog {
     /// Returns whether to log an attempt that has lasted for this time.
     fn is_due(&mut self, working_for: Duration, now: Instant) -> bool {
         let is_recent = self.last.is_some_and(|last| now.saturating_duration_since(last) < LOG_INTERVAL);
-        if working_for < SLOW_AFTER || is_recent {
+        let logged_after = if is_recent { SLOW_AGAIN_AFTER } else { SLOW_AFTER };
+        if working_for < logged_after || (is_recent && self.has_present) {
             return false;
         }
         (self.last, self.has_present) = (Some(now), true);

@@ -4,13 +4,13 @@
 //! otherwise strangers, or one player, could fill a disk.
 
 mod clients;
+mod counts;
 mod handshakes;
 mod issuer_clock;
 mod limit;
 mod stalls;
 mod strangers;
 
-use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 use std::time::Duration;
@@ -24,6 +24,7 @@ use slipgate_udp::{Batching, SocketErrorKind, SocketStats, Sockets};
 use tracing::{field, info, warn};
 
 use self::clients::ClientLines;
+use self::counts::list;
 use self::handshakes::HandshakeLines;
 use self::limit::Repeated;
 use self::stalls::StallLog;
@@ -204,12 +205,6 @@ impl Snapshot {
     }
 }
 
-fn list<N: Display>(counts: impl Iterator<Item = (N, u64)>) -> String {
-    let named: Vec<String> =
-        counts.filter(|(_, count)| *count > 0).map(|(name, count)| format!("{name}: {count}")).collect();
-    if named.is_empty() { "none".to_owned() } else { named.join(", ") }
-}
-
 impl Reporter {
     pub(crate) fn new(batching: Batching, now: Now) -> Self {
         Self {
@@ -276,7 +271,8 @@ impl Reporter {
         if let Some(seconds) = self.clocks.step(now) {
             warn!(
                 seconds,
-                "the wall clock was stepped against the monotonic clock; connect tokens are checked by the wall clock"
+                "the wall clock was stepped against the monotonic clock, ahead if `seconds` is positive; connect \
+                 tokens are checked by the wall clock, so let the network set it (NTP)"
             );
         }
         let (server, now) = (&*server, now.monotonic);

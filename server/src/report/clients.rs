@@ -1,5 +1,6 @@
 //! The lines of connects and disconnects: at most 20 a second, and a sum of the others.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -10,6 +11,7 @@ use slipgate_session::connection::CloseReason;
 use slipgate_session::server::{ConnectionTotals, SessionEvent, SessionServer};
 use tracing::info;
 
+use super::counts::list;
 use super::limit::LineLimit;
 use crate::rounded::{rounded, seconds};
 
@@ -20,9 +22,9 @@ const MAX_LINES_PER_SECOND: u32 = 20;
 /// The lines of clients.
 pub(super) struct ClientLines {
     limit: LineLimit,
-    /// The connects and disconnects without a line, since the last sum.
+    /// The connects without a line, and the disconnects without one by reason, since the last sum.
     connects: u32,
-    disconnects: u32,
+    disconnects: BTreeMap<&'static str, u64>,
     /// The number of clients with a reported connect and no reported disconnect, of all shards.
     connected: Arc<AtomicU32>,
     /// When the client of each slot connected.
@@ -32,7 +34,7 @@ pub(super) struct ClientLines {
 impl ClientLines {
     pub(super) fn new() -> Self {
         let limit = LineLimit::new(MAX_LINES_PER_SECOND);
-        Self { limit, connects: 0, disconnects: 0, connected: Arc::default(), since: Vec::new() }
+        Self { limit, connects: 0, disconnects: BTreeMap::new(), connected: Arc::default(), since: Vec::new() }
     }
 
     /// Counts connected clients together with other shards from now on.
@@ -60,11 +62,11 @@ impl ClientLines {
             }
             SessionEvent::Disconnected { client, client_id, reason, totals } => {
                 let duration = self.take_duration(*client, now);
-                if !self.count_disconnect(now) {
+                let CloseReason { kind, code, text, .. } = reason;
+                if !self.count_disconnect(kind.name(), now) {
                     return;
                 }
                 let (slot, connected) = (client.slot().0, self.connected());
-                let CloseReason { kind, code, text, .. } = reason;
                 let (reason, code) = (kind.name(), code.map(|code| code.0));
                 // Only these kinds carry more information than their name.
                 let detail = Some(kind.to_string()).filter(|detail| detail != reason);
@@ -121,11 +123,13 @@ impl ClientLines {
     }
 
     /// Counts a disconnect. Returns whether it gets a line of its own.
-    fn count_disconnect(&mut self, now: Instant) -> bool {
+    fn count_disconnect(&mut self, reason: &'static str, now: Instant) -> bool {
         self.sum_up(now);
         self.connected.fetch_sub(1, Ordering::Relaxed);
         let has_line = self.limit.take(now);
-        self.disconnects += u32::from(!has_line);
+        if !has_line {
+            *self.disconnects.entry(reason).or_default() += 1;
+        }
         has_line
     }
 
@@ -138,15 +142,15 @@ impl ClientLines {
 
     /// Logs the sum of what got no line yet, at the end of the server.
     pub(super) fn flush(&mut self) {
-        if let Some((connects, disconnects)) = self.take_sum() {
-            let connected = self.connected();
-            info!(connects, disconnects, connected, "further clients connected or disconnected within a second");
-        }
+        let Some((connects, reasons)) = self.take_sum() else { return };
+        let disconnects: u64 = reasons.values().sum();
+        let (reasons, connected) = (list(reasons.into_iter()), self.connected());
+        info!(connects, disconnects, %reasons, connected, "further clients connected or disconnected within a second");
     }
 
-    fn take_sum(&mut self) -> Option<(u32, u32)> {
+    fn take_sum(&mut self) -> Option<(u32, BTreeMap<&'static str, u64>)> {
         let sum = (std::mem::take(&mut self.connects), std::mem::take(&mut self.disconnects));
-        (sum != (0, 0)).then_some(sum)
+        (sum.0 > 0 || !sum.1.is_empty()).then_some(sum)
     }
 }
 
@@ -163,11 +167,11 @@ mod tests {
         // 947 connects a second, each followed by a disconnect.
         let with_line = (0..947).map(|number| {
             let now = at(number * 1000 / 947);
-            u32::from(lines.count_connect(now)) + u32::from(lines.count_disconnect(now))
+            u32::from(lines.count_connect(now)) + u32::from(lines.count_disconnect("timed_out", now))
         });
         assert_eq!(with_line.sum::<u32>(), MAX_LINES_PER_SECOND);
         lines.sum_up(at(999));
-        assert_eq!((lines.connects, lines.disconnects), (937, 937), "the second is not over");
+        assert_eq!((lines.connects, lines.disconnects["timed_out"]), (937, 937), "the second is not over");
         lines.sum_up(at(1000));
         assert_eq!(lines.take_sum(), None, "the sum was written");
         assert!(lines.count_connect(at(5001)), "a single client has a line again");
@@ -181,7 +185,7 @@ mod tests {
         shards.iter_mut().for_each(|lines| lines.count_with(&all));
         assert!(shards[0].count_connect(now) && shards[1].count_connect(now));
         assert_eq!(shards.each_ref().map(ClientLines::connected), [2, 2]);
-        assert!(shards[0].count_disconnect(now));
+        assert!(shards[0].count_disconnect("left", now));
         assert_eq!(shards[1].connected(), 1);
     }
 }

@@ -59,7 +59,8 @@ impl StrangerWarnings {
                 ),
                 Suspicion::SomeForged => warn!(
                     "some connect tokens do not open with any of this server's private keys, while others do \
-                     (token_not_authentic): they may be forged, or one of several issuers has another key"
+                     (token_not_authentic): they may be forged, or one of several issuers has another key, or the \
+                     issuer since lately: compare their keys (`slipgate keys list FILE`)"
                 ),
                 Suspicion::OtherProtocol => warn!(
                     "connection requests for another protocol id were dropped (request_protocol, or \

@@ -116,9 +116,7 @@ fn largest_layouts_stay_within_the_shared_budget() {
                     let (outside, inside) = attack(largest_layout(*kind, admission), frames, budget);
                     let what = format!("{name}, {kind:?}, {admission:?}, budget {budget}");
                     println!("{what}: {outside} bytes outside, {inside} inside");
-                    if outside > MAX_OUTSIDE {
-                        println!("TOO MUCH");
-                    }
+                    assert!(outside <= MAX_OUTSIDE, "{what}: {outside} bytes, {MAX_OUTSIDE} allowed");
                 }
             }
         }

@@ -58,7 +58,12 @@ fn limit_by_descriptors(wanted: usize) -> Result<usize, Failure> {
         descriptors::require(DESCRIPTORS + 2 * min_connections)?;
     }
     if connections < wanted {
-        warn!(connections, wanted, "fewer connections than --max-connections: the file descriptors do not suffice");
+        warn!(
+            connections,
+            wanted,
+            "fewer connections than --max-connections: the file descriptors do not suffice; raise their limit \
+             (`ulimit -n`, or LimitNOFILE of systemd)"
+        );
     }
     Ok(connections)
 }

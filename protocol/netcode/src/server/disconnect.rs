@@ -40,7 +40,8 @@ impl NetcodeServer {
         }
     }
 
-    /// Disconnects a client, queues its event, and makes ten disconnect packets due. Returns whether it was connected.
+    /// Disconnects a client, queues its event, and makes ten disconnect packets due. Returns whether it had a slot.
+    /// Before the record of its token is durable, it has neither event nor packets.
     pub fn disconnect(&mut self, client: ClientHandle) -> bool {
         self.disconnect_for(client, DisconnectReason::Kicked)
     }

@@ -162,7 +162,8 @@ impl NetcodeServer {
         self.keys = keys;
     }
 
-    /// Returns the data of a client while it is connected.
+    /// Returns the data of a client while it has a slot, also before its token's record is durable
+    /// ([`ClientInfo::durable`]).
     #[inline]
     #[must_use]
     pub fn client(&self, client: ClientHandle) -> Option<ClientInfo<'_>> {
@@ -186,13 +187,14 @@ impl NetcodeServer {
         self.slots.last_receive(client)
     }
 
-    /// Returns the handle of a client id while it is connected to this shard.
+    /// Returns the handle of a client id while it has a slot of this shard, also before its token's record is durable.
     #[must_use]
     pub fn find(&self, client_id: impl Into<ClientId>) -> Option<ClientHandle> {
         self.slots.of_client(client_id.into()).map(|slot| self.slots.handle_for(slot))
     }
 
-    /// Returns the handle of the connected client at an address, without a scan of the slots.
+    /// Returns the handle of the client with a slot at an address, also before its token's record is durable, without a
+    /// scan of the slots.
     #[must_use]
     pub fn find_at(&self, address: Address) -> Option<ClientHandle> {
         self.slots.at_address(&address).map(|slot| self.slots.handle_for(slot))
@@ -204,7 +206,7 @@ impl NetcodeServer {
         self.slots.iter()
     }
 
-    /// Returns the number of connected clients, without those whose token's record is not durable.
+    /// Returns the number of connected clients with a durable record of their token.
     #[must_use]
     pub fn connected_count(&self) -> u32 {
         self.slots.connected()

@@ -57,7 +57,7 @@ impl DemoSnapshot {
         let stale = self.sum(|entry| entry.client.player.states.wrong + entry.at_server.states.wrong);
         format!(
             "{outcome}: {} of {clients} clients served, {} of {} chat lines once and in order, {} of {} state updates, \
-             {} out of order, {} of {clients} maps complete, slowest round trip {}",
+             {} out of order, {} of {clients} maps complete, slowest round trip at the end {}",
             self.served(),
             self.lines_returned(),
             self.lines_sent(),

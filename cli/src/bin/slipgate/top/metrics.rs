@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use slipgate_netcode::discard::Discard;
+
 /// The first part of the name of each metric.
 const PREFIX: &str = "slipgate";
 
@@ -35,6 +37,13 @@ impl TopMetrics {
         let prefix = format!("{name}{{{label}=\"");
         let named = self.0.iter().filter(|(_, value)| **value > 0.0);
         named.filter_map(|(key, value)| Some((key.strip_prefix(&prefix)?.strip_suffix("\"}")?, *value))).collect()
+    }
+
+    /// Returns the dropped datagrams by reason, without those that follow a clean leave.
+    pub(super) fn drops(&self) -> Vec<(&str, f64)> {
+        let mut drops = self.by_label("dropped_datagrams_total", "reason");
+        drops.retain(|(reason, _)| *reason != Discard::ConnectionEnded.name());
+        drops
     }
 
     /// Returns the mean of the values that a histogram got since an earlier reading, `None` without one.

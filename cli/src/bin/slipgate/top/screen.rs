@@ -92,10 +92,10 @@ fn number_lines(view: &TopView, width: u16) -> Vec<Line<'static>> {
         format!("in {}B/s", rate("received_bytes_total")),
         format!("out {}B/s", rate("sent_bytes_total")),
         format!("datagrams out {}/s", rate("datagrams_sent_total")),
-        format!("dropped {}/s", rate("dropped_datagrams_total")),
+        format!("dropped {}/s", view.rate_of_drops().map_or_else(|| "-".to_owned(), short)),
         format!("over budget {}/s", rate("packets_over_budget_total")),
     ];
-    let drops = view.reading.metrics.by_label("dropped_datagrams_total", "reason");
+    let drops = view.reading.metrics.drops();
     let drops = drops.iter().map(|(reason, count)| format!("{} {}", plain_text(reason), short(*count).trim_end()));
     let mut drops: Vec<String> = drops.collect();
     match drops.first_mut() {
@@ -236,7 +236,9 @@ mod tests {
         let reasons = ["unknown_sender", "token_used", "address_connected", "client_id_connected", "replayed"];
         let metric = |reason: &&str| format!("slipgate_dropped_datagrams_total{{reason=\"{reason}\"}} 1234\n");
         let mut view = view_of(&["203.0.113.255:65535"]);
-        view.reading.metrics = TopMetrics::parse(&reasons.iter().map(metric).collect::<String>());
+        let text: String = reasons.iter().chain(&["connection_ended"]).map(metric).collect();
+        view.reading.metrics = TopMetrics::parse(&text);
+        assert!(!lines(&view, 80, 24).join("").contains("connection_ended"), "a clean leave is no drop");
         let screen = lines(&view, 80, 24);
         assert!(screen.iter().all(|line| line.chars().count() <= 80), "{screen:#?}");
         let text = screen.join("\n");

@@ -137,9 +137,18 @@ impl TopView {
 
     /// Returns the growth of a counter per second, `None` before the second reading.
     pub(super) fn rate(&self, counter: &str) -> Option<f64> {
+        self.growth(|metrics| metrics.sum(counter))
+    }
+
+    /// Returns the dropped datagrams in a second, without those that follow a clean leave; `None` with one reading.
+    pub(super) fn rate_of_drops(&self) -> Option<f64> {
+        self.growth(|metrics| metrics.drops().iter().map(|(_, count)| count).sum())
+    }
+
+    fn growth(&self, value: impl Fn(&TopMetrics) -> f64) -> Option<f64> {
         let earlier = self.earlier.as_ref()?;
         let seconds = self.reading.at.duration_since(earlier.at).as_secs_f64();
-        let grown = self.reading.metrics.sum(counter) - earlier.metrics.sum(counter);
+        let grown = value(&self.reading.metrics) - value(&earlier.metrics);
         (seconds > 0.0).then(|| grown.max(0.0) / seconds)
     }
 

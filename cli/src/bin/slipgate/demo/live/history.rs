@@ -113,11 +113,10 @@ impl History {
         }
     }
 
-    /// Returns the rate in the flood's own time since the last sample.
+    /// Returns the rate in the flood's own time since the last sample; `None` for the first one, which has no time.
     fn flood_rate(&mut self, count: Option<FloodCount>) -> Option<u64> {
         let last = std::mem::replace(&mut self.flood, count);
-        let count = count?;
-        let last = last.unwrap_or(count);
+        let (count, last) = (count?, last?);
         Some(per_second(count.sent.saturating_sub(last.sent), count.until.saturating_duration_since(last.until)))
     }
 }

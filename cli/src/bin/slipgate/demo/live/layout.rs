@@ -205,7 +205,8 @@ fn drops(view: &View<'_>, width: usize) -> ScreenRow {
     if let Some((sample, flood)) = latest.and_then(|sample| Some((sample, sample.flood?))) {
         let row = label("flood", width);
         let row = row.and_if_it_fits(ScreenRow::new(Tone::Bad, &format!("{}/s", grouped(flood))), width);
-        let mut parts = vec![("by the kernel", sample.dropped_by_system)];
+        // Short, so that two rates of six digits fit into 80 columns.
+        let mut parts = vec![("kernel", sample.dropped_by_system)];
         parts.extend(sample.drops.iter().copied());
         return list(row, "  dropped: ", "/s", &parts, width);
     }

@@ -108,6 +108,14 @@ fn flood_shows_rates_and_its_end_shows_sums() {
     history.update(&snapshot, None, now + Duration::from_secs(1));
     let sums = "dropped      1,234,567 by the kernel, 1 unknown_sender, 1 address_connected";
     assert_eq!(drops(&history), sums);
+    // The first count of a flood has no time yet, so it is no rate.
+    let until = now + Duration::from_secs(2);
+    history.update(&snapshot, Some(FloodCount { sent: 100_000, until }), until);
+    assert_eq!(drops(&history), sums);
+    let drops_of_flood = vec![("unknown_sender", 100_001)];
+    let (flood, dropped_by_system) = (Some(100_000), 100_001);
+    history.add_sample(Sample { round_trip: None, cpu: None, flood, dropped_by_system, drops: drops_of_flood });
+    assert_eq!(drops(&history), "flood        100,000/s  dropped: 100,001/s kernel, 100,001/s unknown_sender");
 }
 
 #[test]
