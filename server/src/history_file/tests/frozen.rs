@@ -299,6 +299,7 @@ fn stop_ends_slots_whose_record_waits_for_the_disk() {
     assert_eq!((server.connected_count(), server.totals().stats.connects), (0, 0), "it waits for the disk");
     server.stop("");
     server.end_turn();
+    assert_eq!(server.connected_count(), 0);
     freezer.set(false);
     for _ in 0..300 {
         player.turn(clock, false);
