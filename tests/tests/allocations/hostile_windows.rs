@@ -15,7 +15,7 @@ use slipgate_tests::counting::bytes;
 use slipgate_tests::malicious_peer::{MaliciousPeer, PeerPacket, number, slice, transfer, whole};
 use slipgate_tests::sinks::Payloads;
 
-/// The goal, for all channels of a client together.
+/// The goal, for all channels of a client together, with the memory that each connection takes from its start.
 const MAX_OUTSIDE: i64 = 256 << 10;
 const FAR: u32 = MAX_QUEUE_MESSAGES as u32 - 1;
 
@@ -61,24 +61,26 @@ fn rounds(channel: u8, step: u32, length: u32) -> Vec<u8> {
     if part < 6 { begins(channel, ids, length) } else { withdrawals(channel, ids) }
 }
 
-fn largest_layout(kind: Kind, admission: TransferAdmission) -> Arc<Layout> {
-    let channel = ChannelConfig {
+/// Returns the largest layout of channels with these kinds in turn.
+fn largest_layout(kinds: &[Kind], admission: TransferAdmission) -> Arc<Layout> {
+    let channel = |kind: &Kind| ChannelConfig {
         max_message_bytes: 65_536,
         queue_bytes: MAX_QUEUE_BYTES,
         queue_messages: MAX_QUEUE_MESSAGES,
         transfers: TransferConfig { admission, max_at_once: 64, ..TransferConfig::default() },
-        ..ChannelConfig::from(kind)
+        ..ChannelConfig::from(*kind)
     };
-    Arc::new(Layout::try_from(vec![channel; MAX_CHANNELS]).unwrap())
+    Arc::new(Layout::try_from(kinds.iter().cycle().take(MAX_CHANNELS).map(channel).collect::<Vec<_>>()).unwrap())
 }
 
 /// Runs an attack on all channels. Returns the most bytes that were held outside of the budgets, and inside.
-fn attack(layout: Arc<Layout>, attack: Attack, budget: usize) -> (i64, i64) {
+fn attack(layout: Arc<Layout>, attack: impl Fn(u8, u32) -> Vec<u8>, budget: usize) -> (i64, i64) {
     let hash = layout.hash();
     let memory = Memory::new(budget, budget);
     let config = ConnectionConfig { work: WorkLimits::UNLIMITED, ..ConnectionConfig::default() };
-    let mut connection = Connection::new(&config, layout, Role::Server, Some(&memory)).unwrap();
     let (mut peer, mut scratch, mut now) = (MaliciousPeer::default(), Vec::with_capacity(1 << 16), Instant::default());
+    let before = bytes();
+    let mut connection = Connection::new(&config, layout, Role::Server, Some(&memory)).unwrap();
     let mut receive = |frames: &[u8]| {
         let payload = peer.packet(PeerPacket::frames(hash, frames));
         if let Ok(Some(mut cursor)) = connection.handle(&payload, Duration::ZERO, now) {
@@ -90,7 +92,6 @@ fn attack(layout: Arc<Layout>, attack: Attack, budget: usize) -> (i64, i64) {
         connection.transmit(now, &mut Payloads::default());
     };
     receive(&[]);
-    let before = bytes();
     let (mut outside, mut inside) = (0, 0);
     for step in 0..200 {
         for channel in 0..MAX_CHANNELS as u8 {
@@ -113,7 +114,7 @@ fn largest_layouts_stay_within_the_shared_budget() {
             for kind in kinds {
                 let admissions = [TransferAdmission::Ask, TransferAdmission::Automatic];
                 for admission in admissions.into_iter().take(if *kind == Kind::Transfers { 2 } else { 1 }) {
-                    let (outside, inside) = attack(largest_layout(*kind, admission), frames, budget);
+                    let (outside, inside) = attack(largest_layout(&[*kind], admission), frames, budget);
                     let what = format!("{name}, {kind:?}, {admission:?}, budget {budget}");
                     println!("{what}: {outside} bytes outside, {inside} inside");
                     assert!(outside <= MAX_OUTSIDE, "{what}: {outside} bytes, {MAX_OUTSIDE} allowed");
@@ -121,6 +122,36 @@ fn largest_layouts_stay_within_the_shared_budget() {
             }
         }
     }
+}
+
+#[test]
+fn mixed_layouts_stay_within_the_shared_budget() {
+    use Kind::{ReliableOrdered, ReliableUnordered, Transfers, Unreliable};
+    let mixes: [&[Kind]; 5] = [
+        &[ReliableUnordered, Transfers],
+        &[ReliableOrdered, ReliableUnordered, ReliableOrdered, Transfers],
+        &[ReliableOrdered, Transfers, Transfers, Transfers],
+        &[ReliableUnordered, ReliableOrdered, Transfers, Unreliable],
+        &[Transfers, Transfers, Transfers, Transfers, Transfers, Transfers, Transfers, ReliableOrdered],
+    ];
+    let of = |kind: Kind| ATTACKS.iter().filter(move |(_, kinds, _)| kinds.contains(&kind));
+    let attacks = of(ReliableOrdered).flat_map(|messages| of(Transfers).map(move |transfers| (messages, transfers)));
+    let mut worst = 0;
+    for (kinds, ((name, _, messages), (transfers_name, _, transfers))) in
+        mixes.iter().flat_map(|kinds| attacks.clone().map(move |attack| (kinds, attack)))
+    {
+        let frames = |channel: u8, step| match kinds[usize::from(channel) % kinds.len()] {
+            Transfers => transfers(channel, step),
+            Unreliable => Vec::new(),
+            _ => messages(channel, step),
+        };
+        let (outside, inside) = attack(largest_layout(kinds, TransferAdmission::Automatic), frames, 5 << 20);
+        let what = format!("{name}, and {transfers_name}, {kinds:?}");
+        println!("{what}: {outside} bytes outside, {inside} inside");
+        assert!(outside <= MAX_OUTSIDE, "{what}: {outside} bytes, {MAX_OUTSIDE} allowed");
+        worst = outside.max(worst);
+    }
+    println!("at most {worst} bytes outside of the budget, {MAX_OUTSIDE} allowed");
 }
 
 /// Returns the resident memory of this program in bytes.

@@ -28,8 +28,8 @@ use slipgate_netcode::time::Instant;
 /// [`Channels::send`] queues messages, [`Channels::write`] writes them as frames, and [`Channels::next`] returns the
 /// messages in the peer's packets. Memory for messages is allocated as needed, at most what the layout allows for each
 /// channel, and kept for ten seconds after the last use: nothing is allocated while traffic lasts. The lists of the
-/// peer's messages belong to that memory beyond the first 128 messages of a channel. The lists of sent messages do not.
-/// They grow to at most the channel's `queue_messages` and are kept as long as the connection.
+/// peer's messages, and of frames in flight, belong to that memory beyond 16 KiB for each connection. The lists of sent
+/// messages do not. They grow to at most the channel's `queue_messages` and are kept as long as the connection.
 pub struct Channels {
     pub(super) layout: Arc<Layout>,
     pub(super) table: ChannelTable,
@@ -70,7 +70,7 @@ impl Channels {
             hashing: None,
             first_transfers: 0,
             role: TransferRole::Other,
-            in_flight: FramesInFlight::default(),
+            in_flight: FramesInFlight::new(),
             context: SendContext::new(ChunkPool::new(None)),
             receive_pool: ChunkPool::new(memory),
             newest: None,
@@ -282,8 +282,6 @@ impl Channels {
     /// Begins a tick: refills the channels' bytes per tick, and discards expired messages.
     pub fn begin_tick(&mut self, now: Instant) {
         self.table.begin_tick();
-        // What a receiver discards or frees after a time is in the pool.
-        let is_receiving = self.receive_pool.is_in_use();
         let mut expired_on = 0;
         // Expired messages free their chunks before the pools are asked for unused memory below.
         for (channel, state) in (0..).zip(self.table.iter_mut()) {
@@ -291,13 +289,17 @@ impl Channels {
             state.stats.expired += expired;
             // A message that expires may make room for the one behind it.
             expired_on |= u64::from(expired > 0) << channel;
-            if is_receiving {
-                state.stats.dropped += state.receiver.tick(now, &mut self.receive_pool);
-            }
         }
         self.table.pending |= expired_on;
         self.context.pool.tick(now);
-        self.receive_pool.tick(now);
+        // What a receiver discards or frees after a time is in the pool.
+        if self.receive_pool.is_in_use() {
+            for state in self.table.iter_mut() {
+                state.stats.dropped += state.receiver.tick(now, &mut self.receive_pool);
+            }
+            self.in_flight.tick(now, &mut self.receive_pool);
+            self.receive_pool.tick(now);
+        }
     }
 
     /// Returns all channels, in the order of their ids.

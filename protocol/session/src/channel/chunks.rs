@@ -26,6 +26,9 @@ const RESERVE: usize = 32;
 const OVERDRAFT: usize = MAX_PIECES as usize;
 /// Bytes of memory for received data that each connection may take outside the budget that it shares with others.
 pub const RESERVE_BYTES: usize = RESERVE * size_of::<Chunk>();
+/// Bytes of lists that each pool may take outside the shared budget, of all channels together: those of 1,000 messages
+/// behind a gap, or of 180 incomplete ones.
+const LIST_RESERVE: usize = 16 << 10;
 /// How long unused memory is kept after its last use.
 pub(crate) const RETENTION: Duration = Duration::from_secs(10);
 /// The end of a list.
@@ -91,8 +94,10 @@ pub(crate) struct ChunkPool {
     /// Groups that are charged to the shared budget: the maximum that was in use at once beyond the reserve. Groups
     /// of the overdraft are not among them, and stay unused until the next one.
     taken: usize,
-    /// Bytes of the receivers' lists that are charged to the shared budget.
+    /// Bytes of the connection's lists: those of receivers, and of frames in flight.
     list_bytes: usize,
+    /// The bytes of lists that are allowed: the reserve, and what is charged to the shared budget for them.
+    allowed_list_bytes: usize,
 }
 
 impl ChunkPool {
@@ -109,6 +114,7 @@ impl ChunkPool {
             budget,
             taken: 0,
             list_bytes: 0,
+            allowed_list_bytes: LIST_RESERVE,
         }
     }
 
@@ -202,7 +208,7 @@ impl ChunkPool {
         }
     }
 
-    /// Returns whether any memory is taken: the chunks of messages, or lists that are charged.
+    /// Returns whether any memory is taken: the chunks of messages, or lists.
     pub(crate) const fn is_in_use(&self) -> bool {
         !self.groups.is_empty() || self.list_bytes > 0
     }
@@ -230,11 +236,16 @@ impl ChunkPool {
     pub(crate) fn fits(&self, chunks: usize, list_bytes: usize) -> bool {
         let Some(budget) = &self.budget else { return true };
         let own = self.allowed().saturating_sub(self.used);
-        if own >= chunks && list_bytes == 0 {
+        if own >= chunks && self.list_bytes + list_bytes <= self.allowed_list_bytes {
             return true;
         }
         let groups = chunks.saturating_sub(own).div_ceil(GROUP);
-        budget.left() >= groups * GROUP_BYTES + list_bytes
+        budget.left() >= groups * GROUP_BYTES + self.uncharged_list_bytes(list_bytes)
+    }
+
+    /// Returns the bytes to charge for lists that are larger by this many bytes.
+    const fn uncharged_list_bytes(&self, growth: usize) -> usize {
+        (self.list_bytes + growth).saturating_sub(self.allowed_list_bytes)
     }
 
     /// Returns how many chunks the overdraft has left.
@@ -259,21 +270,26 @@ impl ChunkPool {
         self.used += usize::from(stored);
     }
 
-    /// Charges the growth of a list to the shared budget. [`fits`](Self::fits) has checked it for the whole packet, so
-    /// it fails only if another shard took the memory meanwhile; the list then grows uncharged. Returns the bytes that
-    /// were charged.
-    pub(crate) fn charge_list(&mut self, bytes: usize) -> usize {
-        let is_charged = bytes > 0 && self.budget.as_ref().is_some_and(|budget| budget.take(bytes));
-        let charged = if is_charged { bytes } else { 0 };
-        self.list_bytes += charged;
-        charged
+    /// Counts the growth of a list, and charges what exceeds the reserve to the shared budget. [`fits`](Self::fits) has
+    /// checked it for the whole packet, so it fails only if another shard took the memory meanwhile; the next growth
+    /// charges both then.
+    #[cold]
+    pub(crate) fn grow_list(&mut self, bytes: usize) {
+        let uncharged = self.uncharged_list_bytes(bytes);
+        self.list_bytes += bytes;
+        if uncharged > 0 && self.budget.as_ref().is_some_and(|budget| budget.take(uncharged)) {
+            self.allowed_list_bytes += uncharged;
+        }
     }
 
-    /// Gives back what was charged for a list.
-    pub(crate) fn release_list(&mut self, charged: usize) {
-        self.list_bytes -= charged;
+    /// Counts a list as freed, and gives back what was charged for it.
+    #[cold]
+    pub(crate) fn free_list(&mut self, bytes: usize) {
+        self.list_bytes -= bytes;
+        let unused = self.allowed_list_bytes - self.list_bytes.clamp(LIST_RESERVE, self.allowed_list_bytes);
+        self.allowed_list_bytes -= unused;
         if let Some(budget) = &self.budget {
-            budget.give(charged);
+            budget.give(unused);
         }
     }
 
@@ -336,6 +352,7 @@ impl ChunkPool {
         }
     }
 
+    #[cold]
     fn release_all(&mut self) {
         (self.groups, self.free) = (Vec::new(), NO_CHUNK);
         if let Some(budget) = &self.budget {
@@ -364,7 +381,7 @@ impl ChunkPool {
 impl Drop for ChunkPool {
     fn drop(&mut self) {
         self.release_all();
-        self.release_list(self.list_bytes);
+        self.free_list(self.list_bytes);
     }
 }
 

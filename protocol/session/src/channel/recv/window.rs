@@ -15,15 +15,17 @@ use crate::channel::wire::pieces::{PIECE_BYTES, pieces_of};
 use slipgate_netcode::slab::MustExist;
 use slipgate_netcode::time::Instant;
 
-/// Slots of each window that are not charged to the shared budget: 2 KiB, so that 62 channels take 124 KiB.
-const FREE_SLOTS: usize = 128;
-/// Assemblies of each window that are not charged: 0.7 KiB.
-const FREE_ASSEMBLIES: usize = 8;
+/// Slots of each window that are not counted: 256 bytes, for the oldest missing message and a few behind it.
+const FREE_SLOTS: usize = 16;
+/// Assemblies of each window that are not counted: 0.3 KiB, the smallest list. One of them is always spare for the
+/// oldest missing message.
+const FREE_ASSEMBLIES: usize = 4;
 /// Bytes of an assembly in its slab, with the index in the list of free ones, which doubles.
 const ASSEMBLY_BYTES: usize = size_of::<Option<MessageAssembly>>() + 2 * size_of::<u16>();
 
-/// Returns the bytes of lists with these capacities that are charged to the shared budget.
-const fn charged_bytes(slots: usize, assemblies: usize) -> usize {
+/// Returns the bytes of lists with these capacities that count in the pool, which charges them to the shared budget
+/// beyond its reserve.
+const fn counted_bytes(slots: usize, assemblies: usize) -> usize {
     slots.saturating_sub(FREE_SLOTS) * size_of::<WindowSlot>()
         + assemblies.saturating_sub(FREE_ASSEMBLIES) * ASSEMBLY_BYTES
 }
@@ -33,10 +35,10 @@ const fn capacity_for(entries: usize) -> usize {
     if entries == 0 { 0 } else { entries.next_power_of_two() }
 }
 
-/// Returns the bytes that the lists of a window of this many messages charge to the shared budget at most.
+/// Returns the bytes that the lists of a window of this many messages count at most.
 pub(crate) const fn max_list_bytes(messages: usize) -> usize {
     let capacity = capacity_for(messages);
-    charged_bytes(capacity, capacity)
+    counted_bytes(capacity, capacity)
 }
 
 /// The received part of a message.
@@ -103,8 +105,8 @@ pub(crate) struct MessageWindow {
     assemblies: EntrySlab<AssemblyIndex, MessageAssembly>,
     /// Bytes of the messages in the slots, missing slices included.
     bytes: u32,
-    /// Bytes of the two lists that are charged to the shared budget.
-    charged: usize,
+    /// Bytes of the two lists that count in the pool.
+    counted: usize,
     /// When a message was stored last, as far as is known.
     last_use: Instant,
 }
@@ -133,7 +135,7 @@ impl MessageWindow {
             slots: VecDeque::new(),
             assemblies: EntrySlab::new(),
             bytes: 0,
-            charged: 0,
+            counted: 0,
             last_use: Instant::default(),
         }
     }
@@ -271,7 +273,7 @@ impl MessageWindow {
         }
     }
 
-    /// Returns an upper bound of the bytes by which the lists grow, beyond what is charged, for a previewed packet.
+    /// Returns an upper bound of the bytes by which the lists grow for a previewed packet.
     pub(crate) fn list_bytes_needed(&self, config: &ChannelConfig, preview: &WindowPreview) -> usize {
         // An id beyond the window is a violation, which takes no memory.
         let slots = capacity_for((preview.slots as usize).min(config.queue_messages.into()));
@@ -279,24 +281,25 @@ impl MessageWindow {
             0 => 0,
             new => capacity_for(self.assemblies.len() + usize::from(new) + 1).max(4),
         };
-        let needed = charged_bytes(slots.max(self.slots.capacity()), assemblies.max(self.assemblies.capacity()));
-        needed.saturating_sub(self.charged)
+        let needed = counted_bytes(slots.max(self.slots.capacity()), assemblies.max(self.assemblies.capacity()));
+        needed.saturating_sub(self.counted)
     }
 
-    /// Frees the lists if nothing was stored for [`RETENTION`] and they are charged to the shared budget.
+    /// Frees the lists if nothing was stored for [`RETENTION`] and they count in the pool.
     pub(crate) fn tick(&mut self, now: Instant, pool: &mut ChunkPool) {
         if !self.slots.is_empty() {
             self.last_use = now;
-        } else if self.charged > 0 && now.reached(self.last_use, RETENTION) {
+        } else if self.counted > 0 && now.reached(self.last_use, RETENTION) {
             (self.slots, self.assemblies) = (VecDeque::new(), EntrySlab::new());
-            pool.release_list(core::mem::take(&mut self.charged));
+            pool.free_list(core::mem::take(&mut self.counted));
         }
     }
 
-    /// Charges the lists to the shared budget after they have grown.
-    fn charge_lists(&mut self, pool: &mut ChunkPool) {
-        let bytes = charged_bytes(self.slots.capacity(), self.assemblies.capacity());
-        self.charged += pool.charge_list(bytes.saturating_sub(self.charged));
+    /// Counts the lists in the pool after they have grown.
+    fn count_lists(&mut self, pool: &mut ChunkPool) {
+        let bytes = counted_bytes(self.slots.capacity(), self.assemblies.capacity());
+        pool.grow_list(bytes - self.counted);
+        self.counted = bytes;
     }
 
     /// Moves the oldest missing message to the overdraft in a preview, if it has room for it.
@@ -374,7 +377,7 @@ impl MessageWindow {
         // Grows only as far as anything arrived: 16 bytes for each message.
         if index >= self.slots.capacity() {
             self.slots.reserve_exact(capacity_for(index + 1) - self.slots.len());
-            self.charge_lists(pool);
+            self.count_lists(pool);
         }
         while self.slots.len() <= index {
             self.slots.push_back(WindowSlot::Nothing);
@@ -394,8 +397,8 @@ impl MessageWindow {
         // Assemblies are in a slab, so that a slot of the window stays at 16 bytes.
         let assembly = self.assemblies.insert(MessageAssembly::new(bytes));
         self.assemblies.reserve_one();
-        // Charges only what the list has grown by.
-        self.charge_lists(pool);
+        // Counts only what the list has grown by.
+        self.count_lists(pool);
         self.put(index, WindowSlot::Partial(assembly));
         Ok(assembly)
     }

@@ -3,16 +3,24 @@
 use alloc::collections::VecDeque;
 use core::ops::Range;
 
+use crate::channel::chunks::{ChunkPool, RETENTION};
 use crate::channel::config::ChannelId;
 use crate::channel::send::receipts::ReceiptPart;
 use crate::channel::transfer::SentTransferFrame;
 use crate::channel::wire::message_id::MessageId;
 use crate::wire::reliable::Sequence;
+use slipgate_netcode::time::Instant;
+use slipgate_netcode::wire::MAX_PAYLOAD_BYTES;
 
 /// The maximum number of packets that are remembered. A displaced packet counts as lost.
 const MAX_PACKETS: usize = crate::channel::MAX_PACKETS as usize;
 /// The maximum number of frames that are remembered, of all packets together. Displaced packets count as lost.
 const MAX_FRAMES: usize = 8192;
+/// Frames that each connection may have in flight outside the shared budget: 16 KiB. Their list doubles, so this is a
+/// power of two.
+const FREE_FRAMES: usize = 1024;
+/// The maximum number of frames of a packet: a message without content takes three bytes.
+const PACKET_FRAMES: usize = MAX_PAYLOAD_BYTES / 3;
 /// Packets, and frames, that may still leave when no more data should be in flight: PTO probes and acknowledgements,
 /// which consume sequence numbers as well.
 const RESERVE: usize = MAX_PACKETS / 8;
@@ -71,10 +79,15 @@ struct PacketFrames {
 
 /// The packets in flight, oldest first, and their frames in the same order. Handling an acknowledgement or loss costs a
 /// binary search and one step for each of its frames.
-#[derive(Default)]
 pub(crate) struct FramesInFlight {
     packets: VecDeque<PacketFrames>,
     frames: VecDeque<SentFrame>,
+    /// The frames that the memory allows: those that are free, and those charged to the shared budget.
+    allowed_frames: usize,
+    /// From how many frames on the next packet should wait, unless more may be allowed.
+    full_at: usize,
+    /// When a packet was added last.
+    last_use: Instant,
     /// The number of the first frame that is remembered.
     first_frame: u32,
     /// Packets that are awaited and have a frame that can be sent again.
@@ -82,6 +95,18 @@ pub(crate) struct FramesInFlight {
 }
 
 impl FramesInFlight {
+    pub(crate) fn new() -> Self {
+        Self {
+            packets: VecDeque::new(),
+            frames: VecDeque::new(),
+            allowed_frames: FREE_FRAMES,
+            full_at: usize::MAX,
+            last_use: Instant::default(),
+            first_frame: 0,
+            repeatable: 0,
+        }
+    }
+
     /// Adds a frame of the packet that is being written, which is the newest.
     pub(crate) fn push(&mut self, packet: Sequence, frame: SentFrame) {
         if self.packets.back().is_none_or(|newest| newest.packet != packet) {
@@ -108,19 +133,25 @@ impl FramesInFlight {
     }
 
     /// Makes room for the frames of another packet: forgets acked and lost packets, and the oldest packets if
-    /// there are too many. Passes the frames of packets that were not acked to `displaced`.
-    pub(crate) fn make_room(&mut self, packet: Sequence, mut displaced: impl FnMut(Displaced)) {
+    /// there are too many. Passes the frames of packets that were not acked to `displaced`. A longer list takes its
+    /// memory from the shared budget of `pool`.
+    pub(crate) fn make_room(&mut self, packet: Sequence, pool: &mut ChunkPool, mut displaced: impl FnMut(Displaced)) {
+        // In time for the packet behind this one, so that `is_full` holds it back if there is no memory.
+        if self.frames.len() + 2 * PACKET_FRAMES > self.allowed_frames {
+            self.allow_more(pool);
+        }
         while let Some(oldest) = self.packets.front() {
-            let age = packet - oldest.packet;
-            // Probes and acknowledgements may be sent even when `is_full`: the oldest packets make room.
-            let is_full = self.packets.len() >= MAX_PACKETS || self.frames.len() >= MAX_FRAMES;
-            let keep = match oldest.state {
-                InFlightState::Acked => false,
+            let max_age = match oldest.state {
+                InFlightState::Acked => 0,
                 // Kept for a while, so that a late acknowledgement stops the retransmission.
-                InFlightState::Lost => !is_full && age < LATE_PACKETS,
-                InFlightState::Awaited | InFlightState::Probed => !is_full && usize::from(age) < MAX_PACKETS,
+                InFlightState::Lost => LATE_PACKETS,
+                InFlightState::Awaited | InFlightState::Probed => MAX_PACKETS as u16,
             };
-            if keep {
+            // Probes and acknowledgements may be sent even when `is_full`: the oldest packets make room.
+            if packet - oldest.packet < max_age
+                && self.packets.len() < MAX_PACKETS
+                && self.frames.len() + PACKET_FRAMES <= self.allowed_frames
+            {
                 return;
             }
             self.forget_oldest(&mut displaced);
@@ -132,8 +163,40 @@ impl FramesInFlight {
         let spans_all = |oldest: &PacketFrames| usize::from(newest - oldest.packet) >= MAX_PACKETS - RESERVE;
         self.packets.front().is_some_and(|oldest| {
             // A probed packet may be displaced: its frames were queued again already.
-            oldest.state == InFlightState::Awaited && (self.frames.len() >= MAX_FRAMES - RESERVE || spans_all(oldest))
+            oldest.state == InFlightState::Awaited && (self.frames.len() >= self.full_at || spans_all(oldest))
         })
+    }
+
+    /// Frees the memory of a long list if it was short for [`RETENTION`].
+    pub(crate) fn tick(&mut self, now: Instant, pool: &mut ChunkPool) {
+        if self.allowed_frames > FREE_FRAMES {
+            self.shrink_unused(now, pool);
+        }
+    }
+
+    #[cold]
+    fn shrink_unused(&mut self, now: Instant, pool: &mut ChunkPool) {
+        if self.frames.len() > FREE_FRAMES / 8 {
+            self.last_use = now;
+        } else if now.reached(self.last_use, RETENTION) {
+            self.frames.shrink_to(FREE_FRAMES);
+            pool.free_list((self.allowed_frames - FREE_FRAMES) * size_of::<SentFrame>());
+            (self.allowed_frames, self.full_at) = (FREE_FRAMES, usize::MAX);
+        }
+    }
+
+    /// Doubles the frames that are allowed, up to the maximum, if the shared budget has the memory.
+    #[cold]
+    fn allow_more(&mut self, pool: &mut ChunkPool) {
+        let more = self.allowed_frames.min(MAX_FRAMES - self.allowed_frames);
+        let bytes = more * size_of::<SentFrame>();
+        let fits = more > 0 && pool.fits(0, bytes);
+        if fits {
+            pool.grow_list(bytes);
+            self.allowed_frames += more;
+        }
+        let can_grow = fits && self.allowed_frames < MAX_FRAMES;
+        self.full_at = if can_grow { usize::MAX } else { self.allowed_frames - PACKET_FRAMES - RESERVE };
     }
 
     /// Marks a packet as acked. Returns its frames, unless it was acked before.
@@ -198,7 +261,7 @@ impl FramesInFlight {
         let count = usize::from(oldest.count).min(self.frames.len());
         self.first_frame = self.first_frame.wrapping_add(count as u32);
         self.repeatable -= u16::from(oldest.state == InFlightState::Awaited && oldest.can_repeat);
-        for frame in self.frames.drain(..count) {
+        for frame in (0..count).map_while(|_| self.frames.pop_front()) {
             let was_repeated = oldest.state == InFlightState::Probed && frame.is_repeated();
             if oldest.state < InFlightState::Lost && !was_repeated {
                 displaced(Displaced::Lost(frame));
@@ -243,11 +306,12 @@ mod tests {
     use std::vec::Vec;
 
     use super::*;
+    use crate::reliability::MemoryBudget;
 
     #[test]
     fn ack_or_loss_returns_the_packets_own_frames_across_wraps() {
-        let mut in_flight = FramesInFlight { first_frame: u32::MAX - 100, ..FramesInFlight::default() };
-        let (channel, start) = (ChannelId(0), Sequence(65_400));
+        let mut in_flight = FramesInFlight { first_frame: u32::MAX - 100, ..FramesInFlight::new() };
+        let (channel, start, mut pool) = (ChannelId(0), Sequence(65_400), ChunkPool::new(None));
         // Ids two apart, so that frames are not merged.
         let frames = |number: u16| {
             let frame = |index| SentFrame::Whole {
@@ -258,7 +322,7 @@ mod tests {
             (0..number % 5).map(frame).collect::<Vec<_>>()
         };
         for number in 0..1000 {
-            in_flight.make_room(start + number, |_| ());
+            in_flight.make_room(start + number, &mut pool, |_| ());
             frames(number).into_iter().for_each(|frame| in_flight.push(start + number, frame));
             // 17 packets are in flight, and their acknowledgements come out of order.
             let Some(reported) = (number ^ 3).checked_sub(16) else { continue };
@@ -274,16 +338,62 @@ mod tests {
         assert!(in_flight.packets.len() < 200 && in_flight.frames.len() < 400);
     }
 
+    /// Sends packets of 20 frames until the window is full. Returns how many frames are in flight then.
+    fn fill(in_flight: &mut FramesInFlight, packet: &mut Sequence, pool: &mut ChunkPool) -> usize {
+        for _ in 0..MAX_FRAMES {
+            if in_flight.is_full(*packet) {
+                break;
+            }
+            *packet = *packet + 1;
+            in_flight.make_room(*packet, pool, |frame| panic!("{frame:?} is displaced"));
+            for index in 0..20 {
+                let first = MessageId::new(index * 2);
+                in_flight.push(*packet, SentFrame::Whole { channel: ChannelId(0), first, count: 1 });
+            }
+        }
+        in_flight.frames.len()
+    }
+
+    #[test]
+    fn frames_beyond_the_first_ones_take_shared_memory() {
+        let at = |seconds| Instant::from_start(core::time::Duration::from_secs(seconds));
+        // The list of the connection itself suffices for another 1,024 frames.
+        for (budget, allowed) in [(0, 2048), (1 << 14, 2048), (1 << 15, 4096), (1 << 16, 4096), (1 << 20, MAX_FRAMES)] {
+            let memory = MemoryBudget::new(budget);
+            let (mut in_flight, mut packet, mut pool) =
+                (FramesInFlight::new(), Sequence(65_000), ChunkPool::new(Some(memory.clone())));
+            let most = fill(&mut in_flight, &mut packet, &mut pool);
+            assert!((allowed - PACKET_FRAMES - RESERVE..=allowed).contains(&most), "{most} frames with {budget} bytes");
+            let held = in_flight.frames.capacity() * size_of::<SentFrame>();
+            assert!(held <= budget - memory.left() + 2 * FREE_FRAMES * size_of::<SentFrame>(), "{held} bytes");
+            // The first half is acked: the next packets need no more memory than there is.
+            for number in 1..most as u16 / 40 {
+                assert_eq!(in_flight.on_acked(Sequence(65_000) + number).count(), 20);
+            }
+            assert_eq!(fill(&mut in_flight, &mut packet, &mut pool) / 1000, most / 1000);
+            // All is acked: the memory is given back after a time.
+            for number in 1..=packet - Sequence(65_000) {
+                _ = in_flight.on_acked(Sequence(65_000) + number).count();
+            }
+            in_flight.make_room(packet + 1, &mut pool, |frame| panic!("{frame:?} is displaced"));
+            in_flight.tick(at(9), &mut pool);
+            assert_eq!(in_flight.allowed_frames, allowed);
+            in_flight.tick(at(10), &mut pool);
+            assert_eq!((in_flight.allowed_frames, memory.left()), (FREE_FRAMES, budget));
+            assert!(in_flight.frames.capacity() <= FREE_FRAMES);
+        }
+    }
+
     #[test]
     fn full_is_reported_before_a_packet_is_displaced() {
-        for (frames_each, packets) in [(1_u16, 1793), (20, 397)] {
-            let (mut in_flight, mut packet) = (FramesInFlight::default(), Sequence(65_000));
+        for (frames_each, packets) in [(1_u16, 1793), (20, 377)] {
+            let (mut in_flight, mut packet, mut pool) = (FramesInFlight::new(), Sequence(65_000), ChunkPool::new(None));
             let count = (0..2000)
                 .take_while(|_| {
                     let next = packet + 1;
                     let full = in_flight.is_full(packet);
                     if !full {
-                        in_flight.make_room(next, |frame| panic!("{frame:?} is displaced"));
+                        in_flight.make_room(next, &mut pool, |frame| panic!("{frame:?} is displaced"));
                         let frame = |index| SentFrame::Whole {
                             channel: ChannelId(0),
                             first: MessageId::new(u32::from(index * 2)),
@@ -297,7 +407,7 @@ mod tests {
                 .count();
             assert_eq!(count, packets, "{frames_each} frames in each");
             assert!(in_flight.on_acked(Sequence(65_001)).count() == usize::from(frames_each));
-            in_flight.make_room(packet + 1, |frame| panic!("{frame:?} is displaced"));
+            in_flight.make_room(packet + 1, &mut pool, |frame| panic!("{frame:?} is displaced"));
             assert!(!in_flight.is_full(packet), "the oldest is not awaited any more");
         }
     }

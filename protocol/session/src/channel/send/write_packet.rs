@@ -123,8 +123,8 @@ impl Channels {
         let distance = self.newest.map_or(0, |newest| packet - newest);
         debug_assert!(distance < 1 << 15, "packets are written in the order of their numbers");
         self.newest = Some(packet);
-        let Self { in_flight, table, transfers, context, .. } = self;
-        in_flight.make_room(packet, |displaced| match displaced {
+        let Self { in_flight, table, transfers, context, receive_pool, .. } = self;
+        in_flight.make_room(packet, receive_pool, |displaced| match displaced {
             Displaced::Lost(frame) => on_frame_lost(table, transfers, context, frame),
             Displaced::Forgotten(SentFrame::Once { part, .. }) => context.receipts.on_forgotten(part),
             Displaced::Forgotten(_) => {}

@@ -118,16 +118,16 @@ fn packet_of_more_pieces_than_are_free_is_refused() {
 #[test]
 fn packet_far_ahead_is_refused_without_memory_for_lists() {
     for kind in RELIABLE {
-        let configs = [ChannelConfig { queue_messages: 1024, ..of(kind) }];
+        let configs = [ChannelConfig { queue_messages: 4096, ..of(kind) }];
         let [mut one, mut other] = [End::new(&configs), sharing(&configs, &MemoryBudget::new(0))];
-        for number in 0..200 {
+        for number in 0..1200 {
             one.send(C, &message(number, 10));
         }
         let packets = one.packets(20);
         let fits = |index: usize| other.channels.can_take(&packets[index].1);
-        // Up to 128 messages are listed without shared memory.
-        assert_eq!((packets.len(), fits(127), fits(128), fits(199)), (200, true, false, false), "{kind:?}");
-        other.take(&packets[127].1).unwrap();
+        // Up to 1,024 messages are listed without shared memory: 16 KiB.
+        assert_eq!((packets.len(), fits(1023), fits(1024), fits(1199)), (1200, true, false, false), "{kind:?}");
+        other.take(&packets[1023].1).unwrap();
     }
 }
 

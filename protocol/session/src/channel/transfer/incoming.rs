@@ -20,13 +20,16 @@ pub(super) struct IncomingTransfers {
     config: TransferConfig,
     budget: Option<MemoryBudget>,
     ids: IdWindow,
-    #[expect(clippy::vec_box, reason = "the list keeps its capacity, and a record is freed when its transfer ends")]
+    #[expect(clippy::vec_box, reason = "the list may be long, and a record is freed when its transfer ends")]
     active: Vec<Box<ActiveTransfer>>,
     close_frames: CloseFrames,
     hash_budget: HashBudget,
     /// Partial transfers of earlier connections.
     partials: Vec<PartialTransfer>,
 }
+
+/// Bytes of an active transfer, with its place in the list, which has at most twice the places that are in use.
+const ACTIVE_BYTES: usize = size_of::<ActiveTransfer>() + 2 * size_of::<Box<ActiveTransfer>>();
 
 struct ActiveTransfer {
     /// The memory of this entry.
@@ -86,7 +89,7 @@ impl IncomingTransfers {
             self.refuse(begin.id, TransferReason::Busy);
         } else {
             let mut lease = MemoryLease::new(self.budget.clone());
-            if lease.take(size_of::<ActiveTransfer>()) {
+            if lease.take(ACTIVE_BYTES) {
                 let active = ActiveTransfer { _lease: lease, receiver, was_offered: false, withdrawn: None };
                 self.active.push(Box::new(active));
                 self.admit();
@@ -127,6 +130,7 @@ impl IncomingTransfers {
         active.withdrawn = Some(reason);
         // A withdrawn offer that was never reported to the application ends without an event.
         self.active.retain(|active| active.withdrawn.is_none() || active.was_offered || !active.receiver.is_offered());
+        self.shrink_list();
         self.admit();
         Reception::New
     }
@@ -140,7 +144,7 @@ impl IncomingTransfers {
     /// Ends a transfer that is offered or in progress. Returns what has arrived of it.
     pub(super) fn cancel(&mut self, id: TransferId) -> Option<PartialTransfer> {
         let index = self.active.iter().position(|active| active.receiver.id() == id)?;
-        let ActiveTransfer { receiver, withdrawn, .. } = *self.active.remove(index);
+        let ActiveTransfer { receiver, withdrawn, .. } = self.remove(index);
         // The sender does not wait for a reply after its own withdrawal.
         if withdrawn.is_none() {
             self.refuse(id, if receiver.is_offered() { TransferReason::Declined } else { TransferReason::Cancelled });
@@ -198,7 +202,7 @@ impl IncomingTransfers {
         steps::count(self.active.len());
         self.hash_budget.share(&mut self.active, |active, hash_budget| active.receiver.hash_arrived(hash_budget));
         if let Some(index) = self.active.iter().position(|active| active.is_finished()) {
-            let ended = *self.active.remove(index);
+            let ended = self.remove(index);
             let event = self.finish(ended);
             self.admit();
             return Some(event);
@@ -257,6 +261,19 @@ impl IncomingTransfers {
         passed.is_some()
     }
 
+    fn remove(&mut self, index: usize) -> ActiveTransfer {
+        let active = self.active.remove(index);
+        self.shrink_list();
+        *active
+    }
+
+    /// Frees places of the list beyond those that the leases of its transfers pay.
+    fn shrink_list(&mut self) {
+        if self.active.capacity() > 2 * self.active.len() {
+            self.active.shrink_to(2 * self.active.len());
+        }
+    }
+
     fn find(&mut self, id: TransferId) -> Option<&mut ActiveTransfer> {
         self.active.iter_mut().find(|active| active.receiver.id() == id).map(Box::as_mut)
     }
@@ -309,12 +326,12 @@ pub(super) struct CloseFrames {
     /// The close frames that must be written.
     state: SequenceBits,
     /// The codes of why transfers were refused, by their ids modulo the window, or [`COMPLETE`]. Grows with the ids in
-    /// use. A byte for each: a client with transfers on all channels makes 62 of these lists grow.
+    /// use. Two in a byte: a client with transfers on all channels makes 62 of these lists grow.
     reasons: Vec<u8>,
 }
 
-/// The code of a transfer that is complete. No reason of this end has it.
-const COMPLETE: u8 = u8::MAX;
+/// The code of a transfer that is complete. No reason of this end has it: their codes are at most 5.
+const COMPLETE: u8 = 0xf;
 
 impl Default for CloseFrames {
     fn default() -> Self {
@@ -325,13 +342,14 @@ impl Default for CloseFrames {
 impl CloseFrames {
     /// Queues the close frame of a transfer among the last 1,024.
     pub(super) fn queue_close(&mut self, id: TransferId, refused: Option<TransferReason>) {
-        let index = usize::from(id.0 % WINDOW);
+        let (index, shift) = place_of_reason(id);
         // Allocated as far as ids were used: most channels refuse nothing.
         if self.reasons.len() <= index {
-            self.reasons.resize(index + 1, COMPLETE);
+            self.reasons.reserve_exact((index + 1).next_power_of_two() - self.reasons.len());
+            self.reasons.resize(index + 1, COMPLETE << 4 | COMPLETE);
         }
-        if let Some(reason) = self.reasons.get_mut(index) {
-            *reason = refused.map_or(COMPLETE, TransferReason::code);
+        if let Some(two) = self.reasons.get_mut(index) {
+            *two = (*two & !(COMPLETE << shift)) | refused.map_or(COMPLETE, TransferReason::code) << shift;
         }
         self.unacked.set(id.sequence());
         self.state.set(id.sequence());
@@ -365,14 +383,21 @@ impl CloseFrames {
     pub(super) fn write(&mut self, oldest: TransferId, buf: &mut [u8]) -> Option<(usize, SentTransferFrame)> {
         let id = TransferId(self.state.first_set(oldest.sequence())?.0);
         steps::count(usize::from(id.0.wrapping_sub(oldest.0)) / u64::BITS as usize + 1);
-        let frame = match self.reasons.get(usize::from(id.0 % WINDOW)) {
-            None | Some(&COMPLETE) => TransferFrame::Done { id },
-            Some(code) => TransferFrame::Refuse { id, reason: TransferReason::of(*code) },
+        let (index, shift) = place_of_reason(id);
+        let frame = match self.reasons.get(index).map_or(COMPLETE, |two| two >> shift & COMPLETE) {
+            COMPLETE => TransferFrame::Done { id },
+            code => TransferFrame::Refuse { id, reason: TransferReason::of(code) },
         };
         let bytes = frame.write(buf)?;
         self.state.take(id.sequence());
         Some((bytes, SentTransferFrame::Close(id)))
     }
+}
+
+/// Returns the index of the byte with the code of a transfer, and by how many bits it is shifted there.
+fn place_of_reason(id: TransferId) -> (usize, u8) {
+    let index = usize::from(id.0 % WINDOW);
+    (index / 2, (index % 2 * 4) as u8)
 }
 
 /// The window of the ids that were started: a late copy of a `Begin` starts no transfer again (§4.1).

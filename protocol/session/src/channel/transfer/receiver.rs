@@ -44,8 +44,12 @@ struct TransferInProgress {
     /// Spans before this slice were requested by an `Accept`.
     accepted_to: u32,
     /// Spans before it of which the `Accept` was lost.
-    lost_spans: Vec<Range<u32>>,
+    lost_spans: LostSpans,
 }
+
+/// Spans to request again: a fixed number, so that a peer that acknowledges nothing takes no memory with them.
+#[derive(Default)]
+struct LostSpans([Range<u32>; 4]);
 
 impl TransferReceiver {
     /// Creates the receiver of an announced transfer. Nothing is accepted yet, and no memory is taken.
@@ -117,7 +121,7 @@ impl TransferReceiver {
                 self.stage = ReceiveStage::TransferInProgress(TransferInProgress {
                     store,
                     accepted_to: 0,
-                    lost_spans: Vec::new(),
+                    lost_spans: LostSpans::default(),
                 });
                 // An empty or complete transfer has nothing to wait for.
                 self.verify(0, &mut HashBudget::default());
@@ -269,6 +273,30 @@ impl TransferReceiver {
         if let ReceiveStage::TransferInProgress(receiving) = before {
             self.stage = ReceiveStage::Failed(reason, Some(receiving.store));
         }
+    }
+}
+
+impl LostSpans {
+    /// Adds a span. If there is no place for it, one of the others becomes longer and covers it, too.
+    fn push(&mut self, span: Range<u32>) {
+        let hull = |other: &Range<u32>| match other.len() {
+            0 => span.clone(),
+            _ => other.start.min(span.start)..other.end.max(span.end),
+        };
+        // A place that is free grows by what must be requested in any case.
+        let growth = |other: &Range<u32>| (hull(other).len() - other.len()).saturating_sub(span.len());
+        if let Some(other) = self.0.iter_mut().min_by_key(|other| growth(other)) {
+            *other = hull(other);
+        }
+    }
+
+    /// Removes and returns a span.
+    fn pop(&mut self) -> Option<Range<u32>> {
+        self.0.iter_mut().find(|span| !Range::is_empty(span)).map(core::mem::take)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.iter().all(Range::is_empty)
     }
 }
 

@@ -129,11 +129,11 @@ fn empty_messages(channel: u8, ids: impl Iterator<Item = u32>) -> Vec<u8> {
 }
 
 /// Returns an end with two ordered windows of 16,384 messages, all complete but those above. Their lists take all of
-/// the shared memory. Returns the number of the next packet, too.
+/// the shared memory, and the 16 KiB of the connection's own. Returns the number of the next packet, too.
 fn with_full_windows() -> (Connection, u16, Arc<Layout>) {
     let config = ChannelConfig { queue_messages: MAX_QUEUE_MESSAGES, ..ChannelConfig::from(Kind::ReliableOrdered) };
     let layout = Arc::new(Layout::try_from(vec![config; 2]).unwrap());
-    let memory = Memory { messages: MemoryBudget::new(2 * 16 * (16_384 - 128)), ..Memory::default() };
+    let memory = Memory { messages: MemoryBudget::new(2 * 16 * (16_384 - 16) - (16 << 10)), ..Memory::default() };
     let config = ConnectionConfig { work: WorkLimits::UNLIMITED, ..ConnectionConfig::default() };
     let mut end = Connection::new(&config, Arc::clone(&layout), Role::Server, Some(&memory)).unwrap();
     let hello = hello(|hello| hello.layout = layout.hash());

@@ -192,11 +192,23 @@ fn endless_begins_and_withdrawals_leave_no_state() {
 
 #[test]
 fn unacked_refusals_are_bounded() {
-    let mut right = transfers(TransferConfig { max_transfer_bytes: 100, ..TransferConfig::default() });
-    for id in 0..5000 {
-        right.on_frame(&begin(id, 5000, 1024)).unwrap();
+    let config = TransferConfig {
+        max_transfer_bytes: 100,
+        max_at_once: 1,
+        admission: TransferAdmission::Ask,
+        ..TransferConfig::default()
+    };
+    let mut right = transfers(config);
+    let is_large = |id: u16| id % 5 < 2;
+    right.on_frame(&begin(0, 1, 1024)).unwrap();
+    for id in 1..5000 {
+        right.on_frame(&begin(id, if is_large(id) { 5000 } else { 50 }, 1024)).unwrap();
     }
-    let mut buf = [0; 64];
-    let state = core::iter::from_fn(|| right.write(&mut buf)).count();
-    assert_eq!(state, usize::from(WINDOW));
+    let (mut buf, mut ids) = ([0; 64], 5000 - WINDOW..5000);
+    while let Some((bytes, _)) = right.write(&mut buf) {
+        let id = TransferId(ids.next().expect("at most as many as the window has"));
+        let reason = if is_large(id.0) { TransferReason::TooLarge } else { TransferReason::Busy };
+        assert_eq!(buf[..bytes], frame(&TransferFrame::Refuse { id, reason }), "{id}");
+    }
+    assert_eq!(ids.len(), 0);
 }

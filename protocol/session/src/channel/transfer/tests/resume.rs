@@ -104,6 +104,36 @@ fn lost_accept_is_written_again_in_any_buffer() {
 }
 
 #[test]
+fn accepts_lost_in_many_places_are_repeated_few_times() {
+    let transfer = transfer(3, 900 * 1024);
+    let partial = broken_off(&transfer, (0..900).filter(|slice| slice % 3 == 0));
+    let (mut left, mut right) = (default_transfers(), default_transfers());
+    right.keep(partial).unwrap();
+    left.begin(transfer, 0).unwrap();
+    carry(&mut left, &mut right);
+    let (mut buf, mut rounds) = ([0; 1200], Vec::new());
+    while right.has_frames() {
+        let mut written = Vec::new();
+        while let Some((bytes, sent)) = right.write(&mut buf[..32]) {
+            // One of seven is lost, at other places in each round.
+            let is_lost = (written.len() + rounds.len()) % 7 == 3;
+            if !is_lost {
+                left.on_frame(&buf[..bytes]).unwrap();
+            }
+            written.push((is_lost, sent));
+        }
+        rounds.push(written.len());
+        written.into_iter().filter(|(is_lost, _)| *is_lost).for_each(|(_, sent)| right.on_lost(sent));
+        assert!(rounds.len() < 20, "{rounds:?}");
+    }
+    // Without a limit of spans it would be 7/6 of the first round.
+    let (all, first) = (rounds.iter().sum::<usize>(), rounds[0]);
+    assert!(first > 15 && all < 3 * first, "{rounds:?}");
+    talk(&mut left, &mut right);
+    assert!(matches!(events(&mut right)[..], [TransferEvent::Received { .. }]));
+}
+
+#[test]
 fn partial_of_other_content_or_slices_is_kept_unused() {
     let (old, new) = (transfer(4, 30_000), transfer(5, 30_000));
     let partial = broken_off(&old, 0..10);
