@@ -220,6 +220,11 @@ impl LossEstimator {
         self.recent > self.max_random()
     }
 
+    /// Returns whether the recent loss is more than this multiple of what random loss explains.
+    pub(super) fn exceeds_by(&self, factor: f64) -> bool {
+        self.recent > factor * self.max_random()
+    }
+
     /// Returns the largest share that random loss explains.
     fn max_random(&self) -> f64 {
         // The standard deviation of a binomial share.

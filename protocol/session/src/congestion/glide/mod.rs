@@ -471,11 +471,13 @@ impl Glide {
                     self.losses.forget();
                     self.losses.ignore_until(Seconds(sample.now));
                 }
+                // So does loss beyond the random loss that a test has measured.
+                let exceeds_random = !sample.app_limited && sample.has_excess_loss && self.losses.random_loss() > 0.0;
                 self.mode = GlideMode::Delay;
                 self.startup_ended_at = sample.now;
-                self.rate = rate;
+                self.rate = if exceeds_random { rate.at_most(limit) } else { rate };
                 self.delay_mode.begin(limit, sample);
-                if is_found {
+                if is_found || exceeds_random {
                     self.delay_mode.set_limit(limit);
                 }
             }

@@ -21,12 +21,18 @@ const TEST_EVENTS: f64 = 6.0;
 const MIN_PACKETS: f64 = 60.0;
 /// Loss below this share of the former loss has disappeared.
 const GONE: f64 = 0.2;
+/// It depends on the rate, too, if it has fallen by this many standard deviations of random loss.
+const FALLEN: f64 = 3.0;
 /// A queue above this many targets ends a test without a result: it adds congestive loss.
 const VOID_QUEUE: f64 = 2.0;
 /// The weight of a complete test in the known random loss.
 const TEST_WEIGHT: f64 = 0.5;
 /// The minimum time between tests, in seconds, and the minimum loss.
 const TEST_INTERVAL: Seconds = Seconds(4.0);
+/// The minimum time if the application is not app-limited, and the loss is this multiple of what the known random loss
+/// explains.
+const FAR_EXCESS: f64 = 1.5;
+const FAR_INTERVAL: Seconds = Seconds(1.0);
 const MIN_LOSS: f64 = 0.03;
 /// The rate limit as a share of the delivery rate, and how many seconds it stays; then it rises.
 const LIMIT_SHARE: f64 = 0.98;
@@ -79,6 +85,8 @@ struct PolicerTest {
     loss: f64,
     /// Packets needed for a result.
     enough: f64,
+    /// Loss events for each packet before the test.
+    events: f64,
     delivery: f64,
     acked: f64,
     lost: f64,
@@ -94,6 +102,14 @@ struct BelowLimit {
     events: u32,
     /// When the newest packet of the newest event was sent.
     event_at: f64,
+}
+
+impl PolicerTest {
+    /// Returns the share of the former loss below which a test of this many packets shows that the loss depends on the
+    /// rate. Random events are independent, so the deviation of their number is its square root.
+    fn gone_below(&self, packets: f64) -> f64 {
+        (1.0 - FALLEN / libm::sqrt((self.events * packets).at_least(1.0))).at_least(GONE)
+    }
 }
 
 impl BelowLimit {
@@ -250,7 +266,7 @@ impl PolicerDetector {
         }
         let packets = test.acked + test.lost;
         // Enough packets are lost already: no further acknowledgement can bring the share below the threshold.
-        let stays = test.lost > GONE * test.loss * test.enough;
+        let stays = test.lost > test.gone_below(test.enough) * test.loss * test.enough;
         let is_known = stays || packets >= test.enough;
         if !(now > test.end && is_known) && now <= test.end + TEST_GRACE.0 {
             self.test = Some(test);
@@ -258,7 +274,7 @@ impl PolicerDetector {
         }
         self.tested_at = now;
         let loss = test.lost / packets.at_least(1.0);
-        if loss < GONE * test.loss && packets >= test.enough {
+        if loss < test.gone_below(packets) * test.loss && packets >= test.enough {
             // The remaining loss of the test is the random part of the path.
             losses.set_random_loss(loss, now);
             (self.renewals, self.lowered) = (0, false);
@@ -302,11 +318,15 @@ impl PolicerDetector {
             losses.reset_counts();
             return PolicerFinding::Renewed;
         }
-        if now - self.tested_at > TEST_INTERVAL.0 && now > self.until && losses.long() > MIN_LOSS {
+        let is_far = !sample.app_limited && losses.exceeds_by(FAR_EXCESS);
+        let interval = if is_far { FAR_INTERVAL } else { TEST_INTERVAL };
+        if now - self.tested_at > interval.0 && now > self.until && losses.long() > MIN_LOSS {
             let end = now + sample.round_trip + TEST_TIME.0;
             let loss = losses.long();
-            let enough = (TEST_LOSSES / loss).at_least(TEST_EVENTS / losses.long_events()).at_least(MIN_PACKETS);
-            self.test = Some(PolicerTest { begin: now, end, loss, enough, delivery: carried, acked: 0.0, lost: 0.0 });
+            let events = losses.long_events();
+            let enough = (TEST_LOSSES / loss).at_least(TEST_EVENTS / events).at_least(MIN_PACKETS);
+            let delivery = carried;
+            self.test = Some(PolicerTest { begin: now, end, loss, enough, events, delivery, acked: 0.0, lost: 0.0 });
             // Hold the test rate beyond the test: the caller releases it with the result.
             return PolicerFinding::Test { rate: TEST_SHARE * carried, until: end + TEST_GRACE.0 + TEST_TIME.0 };
         }
@@ -447,6 +467,41 @@ mod tests {
         let (acked, lost) = (packets(160, 100.5), packets(40, 100.5));
         assert_eq!(policer.on_feedback(&later, &acked, &lost, &mut losses, true, 1e6), PolicerFinding::RandomLoss);
         assert!((losses.random_loss() - 0.2).abs() < 0.01 && policer.limit(101.0).is_infinite());
+    }
+
+    #[test]
+    fn loss_that_falls_by_more_than_chance_sets_a_limit() {
+        // Of 400 packets of which a fifth should be lost, three standard deviations are a third.
+        for (in_a_row, lost, is_policed) in [(1, 48, true), (1, 56, false), (10, 48, false)] {
+            let (mut policer, mut losses) = (PolicerDetector::new(), LossEstimator::new());
+            lose(&mut losses, 20, in_a_row, 90.0);
+            policer.on_feedback(&LOSSY, &[], &[], &mut losses, true, 1e6);
+            let later = PathSample { now: 101.0, ..QUIET };
+            let (acked, lost) = (packets(400 - lost, 100.5), packets(lost, 100.5));
+            let finding = policer.on_feedback(&later, &acked, &lost, &mut losses, true, 1e6);
+            let expected = if is_policed { PolicerFinding::Policed } else { PolicerFinding::RandomLoss };
+            assert_eq!(finding, expected, "{} lost, {in_a_row} in a row", lost.len());
+            if is_policed {
+                assert!((losses.random_loss() - 0.12).abs() < 1e-9, "what is left: {}", losses.random_loss());
+                assert!((policer.limit(101.0) - 0.98 * 1e6 / 0.88).abs() < 1.0, "{}", policer.limit(101.0));
+            }
+        }
+    }
+
+    #[test]
+    fn far_more_loss_than_is_known_is_tested_again_soon() {
+        for (lost, tested_at) in [(60, 102.05), (40, 105.05)] {
+            let (mut policer, mut losses) = testing();
+            let (acked, random) = (packets(160, 100.5), packets(40, 100.5));
+            policer.on_feedback(&PathSample { now: 101.0, ..QUIET }, &acked, &random, &mut losses, true, 1e6);
+            lose(&mut losses, lost, 1, 91.0);
+            assert!(losses.is_excess());
+            let mut finding_at = |now: f64| {
+                let finding = policer.on_feedback(&PathSample { now, ..LOSSY }, &[], &[], &mut losses, true, 1e6);
+                matches!(finding, PolicerFinding::Test { .. })
+            };
+            assert_eq!((finding_at(tested_at - 0.1), finding_at(tested_at)), (false, true), "{lost} % lost");
+        }
     }
 
     #[test]
