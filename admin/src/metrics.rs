@@ -137,8 +137,8 @@ const SERVER: &[Metric] = &[
 /// The handshakes and the payloads.
 const PROTOCOL: &[Metric] = &[
     metric("connects", "Clients that got a slot.", |scrape| Value::Counter(scrape.snapshot.totals.stats.connects)),
-    metric("disconnects", "Connections that ended for any reason.", |scrape| {
-        Value::Counter(scrape.snapshot.totals.stats.disconnects)
+    metric("disconnects", "Connections that ended, by reason.", |scrape| {
+        Value::CounterBy("reason", scrape.snapshot.totals.disconnect_reasons.iter().collect())
     }),
     metric("challenges_sent", "Challenges sent to pending clients.", |scrape| {
         Value::Counter(scrape.snapshot.totals.stats.challenges_sent)

@@ -134,6 +134,7 @@ struct ServerReadme;
 pub mod history_file;
 pub mod sharded;
 
+mod disconnect_counts;
 mod filter_changes;
 mod flood_guard;
 mod frequent_clients;
@@ -194,8 +195,9 @@ pub mod sockets {
     };
 }
 
-/// The counters of a server, with the reasons for dropped datagrams.
+/// The counters of a server, with the reasons for dropped datagrams and for ends of connections.
 pub mod counters {
+    pub use crate::disconnect_counts::DisconnectCounts;
     pub use crate::new_clients::TakeNewClients;
     pub use crate::totals::ServerTotals;
     pub use slipgate_netcode::discard::{Discard, Discards};

@@ -29,6 +29,7 @@ use self::handshakes::HandshakeLines;
 use self::limit::Repeated;
 use self::stalls::StallLog;
 use self::strangers::StrangerWarnings;
+use crate::disconnect_counts::DisconnectCounts;
 
 /// How often dropped datagrams are summarised, if there were any.
 const SUMMARY_INTERVAL: Duration = Duration::from_secs(60);
@@ -232,6 +233,11 @@ impl Reporter {
     /// Returns how many times the server had no turn for more than a second.
     pub(crate) const fn stalls(&self) -> u64 {
         self.stalls.count()
+    }
+
+    /// Returns how many connections have ended for each reason.
+    pub(crate) const fn disconnect_reasons(&self) -> DisconnectCounts {
+        self.clients.disconnect_reasons()
     }
 
     /// Counts connected clients together with other shards from now on.

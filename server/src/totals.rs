@@ -6,6 +6,8 @@ use slipgate_netcode::discard::Discards;
 use slipgate_netcode::server::NetcodeStats;
 use slipgate_udp::SocketStats;
 
+use crate::disconnect_counts::DisconnectCounts;
+
 /// The counters of a server since its start; those of shards can be added.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ServerTotals {
@@ -24,6 +26,8 @@ pub struct ServerTotals {
     pub transfer_memory_left: usize,
     /// The counters of the protocol.
     pub stats: NetcodeStats,
+    /// Ends of connections by reason, counted when the game takes their `Disconnected` event.
+    pub disconnect_reasons: DisconnectCounts,
     /// Turns that ended before the sockets were empty, because of the [read limits](crate::ReadLimits). If it grows,
     /// more arrives than the server or its game can handle.
     pub turns_cut_short: u64,
@@ -68,6 +72,7 @@ impl AddAssign for ServerTotals {
         self.message_memory_left = self.message_memory_left.min(other.message_memory_left);
         self.transfer_memory_left = self.transfer_memory_left.min(other.transfer_memory_left);
         self.stats += &other.stats;
+        self.disconnect_reasons += &other.disconnect_reasons;
         self.turns_cut_short += other.turns_cut_short;
         self.stalls += other.stalls;
         self.max_events_per_turn = self.max_events_per_turn.max(other.max_events_per_turn);
@@ -75,5 +80,22 @@ impl AddAssign for ServerTotals {
         self.packets_not_taken += other.packets_not_taken;
         self.discards += &other.discards;
         self.sockets.add_all(&other.sockets);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::CloseKind;
+
+    #[test]
+    fn ends_of_all_shards_are_in_the_sum() {
+        let shards = [CloseKind::Left, CloseKind::Kicked, CloseKind::Left].map(|kind| {
+            let mut shard = ServerTotals::default();
+            shard.disconnect_reasons += kind;
+            shard
+        });
+        let sum = ServerTotals::sum(&shards).disconnect_reasons;
+        assert_eq!(sum.iter().filter(|(_, count)| *count > 0).collect::<Vec<_>>(), [("left", 2), ("kicked", 1)]);
     }
 }

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use slipgate_netcode::server::ClientHandle;
 use slipgate_netcode::time::Instant;
-use slipgate_session::connection::CloseReason;
+use slipgate_session::connection::{CloseKind, CloseReason};
 use slipgate_session::server::{ConnectionTotals, SessionEvent, SessionServer};
 use tracing::info;
 
 use super::counts::list;
 use super::limit::LineLimit;
+use crate::disconnect_counts::DisconnectCounts;
 use crate::rounded::{rounded, seconds};
 
 /// The most lines of connects and disconnects in a second. A join of all players after a restart is summed up beyond
@@ -25,6 +26,8 @@ pub(super) struct ClientLines {
     /// The connects without a line, and the disconnects without one by reason, since the last sum.
     connects: u32,
     disconnects: BTreeMap<&'static str, u64>,
+    /// All disconnects by reason, with and without a line.
+    disconnect_reasons: DisconnectCounts,
     /// The number of clients with a reported connect and no reported disconnect, of all shards.
     connected: Arc<AtomicU32>,
     /// When the client of each slot connected.
@@ -33,13 +36,23 @@ pub(super) struct ClientLines {
 
 impl ClientLines {
     pub(super) fn new() -> Self {
-        let limit = LineLimit::new(MAX_LINES_PER_SECOND);
-        Self { limit, connects: 0, disconnects: BTreeMap::new(), connected: Arc::default(), since: Vec::new() }
+        Self {
+            limit: LineLimit::new(MAX_LINES_PER_SECOND),
+            connects: 0,
+            disconnects: BTreeMap::new(),
+            disconnect_reasons: DisconnectCounts::default(),
+            connected: Arc::default(),
+            since: Vec::new(),
+        }
     }
 
     /// Counts connected clients together with other shards from now on.
     pub(super) fn count_with(&mut self, shards: &Arc<AtomicU32>) {
         self.connected = Arc::clone(shards);
+    }
+
+    pub(super) const fn disconnect_reasons(&self) -> DisconnectCounts {
+        self.disconnect_reasons
     }
 
     fn connected(&self) -> u32 {
@@ -63,7 +76,7 @@ impl ClientLines {
             SessionEvent::Disconnected { client, client_id, reason, totals } => {
                 let duration = self.take_duration(*client, now);
                 let CloseReason { kind, code, text, .. } = reason;
-                if !self.count_disconnect(kind.name(), now) {
+                if !self.count_disconnect(*kind, now) {
                     return;
                 }
                 let (slot, connected) = (client.slot().0, self.connected());
@@ -123,12 +136,13 @@ impl ClientLines {
     }
 
     /// Counts a disconnect. Returns whether it gets a line of its own.
-    fn count_disconnect(&mut self, reason: &'static str, now: Instant) -> bool {
+    fn count_disconnect(&mut self, kind: CloseKind, now: Instant) -> bool {
         self.sum_up(now);
+        self.disconnect_reasons += kind;
         self.connected.fetch_sub(1, Ordering::Relaxed);
         let has_line = self.limit.take(now);
         if !has_line {
-            *self.disconnects.entry(reason).or_default() += 1;
+            *self.disconnects.entry(kind.name()).or_default() += 1;
         }
         has_line
     }
@@ -158,7 +172,10 @@ impl ClientLines {
 mod tests {
     use std::time::Duration;
 
+    use tracing::Level;
+
     use super::*;
+    use crate::test_log::count_lines;
 
     #[test]
     fn connects_and_disconnects_are_summed_above_20_a_second() {
@@ -167,7 +184,7 @@ mod tests {
         // 947 connects a second, each followed by a disconnect.
         let with_line = (0..947).map(|number| {
             let now = at(number * 1000 / 947);
-            u32::from(lines.count_connect(now)) + u32::from(lines.count_disconnect("timed_out", now))
+            u32::from(lines.count_connect(now)) + u32::from(lines.count_disconnect(CloseKind::TimedOut, now))
         });
         assert_eq!(with_line.sum::<u32>(), MAX_LINES_PER_SECOND);
         lines.sum_up(at(999));
@@ -179,13 +196,31 @@ mod tests {
     }
 
     #[test]
+    fn sum_names_the_reasons_of_its_disconnects_and_all_are_counted() {
+        let (mut lines, now) = (ClientLines::new(), Instant::default());
+        let with_line = (0..MAX_LINES_PER_SECOND).filter(|_| lines.count_disconnect(CloseKind::Left, now));
+        assert_eq!(with_line.count(), 20);
+        for (kind, count) in [(CloseKind::TimedOut, 31), (CloseKind::Left, 2)] {
+            assert!((0..count).all(|_| !lines.count_disconnect(kind, now)));
+        }
+        // Those with a line of their own are not in the sum.
+        let (_, sums) = count_lines(Level::INFO, "reasons=left: 2, timed_out: 31", || lines.flush());
+        assert_eq!(sums, 1);
+        let counted: Vec<_> = lines.disconnect_reasons().iter().filter(|(_, count)| *count > 0).collect();
+        assert_eq!(counted, [("left", 22), ("timed_out", 31)]);
+        assert!((0..21).filter(|_| lines.count_connect(now)).count() == 0);
+        let (_, sums) = count_lines(Level::INFO, "reasons=none", || lines.flush());
+        assert_eq!(sums, 1, "only connects");
+    }
+
+    #[test]
     fn shards_count_connected_clients_together() {
         let (now, all) = (Instant::default(), Arc::default());
         let mut shards = [ClientLines::new(), ClientLines::new()];
         shards.iter_mut().for_each(|lines| lines.count_with(&all));
         assert!(shards[0].count_connect(now) && shards[1].count_connect(now));
         assert_eq!(shards.each_ref().map(ClientLines::connected), [2, 2]);
-        assert!(shards[0].count_disconnect("left", now));
+        assert!(shards[0].count_disconnect(CloseKind::Left, now));
         assert_eq!(shards[1].connected(), 1);
     }
 }

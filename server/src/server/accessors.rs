@@ -106,6 +106,7 @@ impl Server {
             message_memory_left: self.core.memory.messages.left(),
             transfer_memory_left: self.core.memory.transfers.left(),
             stats: *self.core.netcode.stats(),
+            disconnect_reasons: self.reporter.disconnect_reasons(),
             turns_cut_short: turns.turns_cut_short,
             stalls: self.reporter.stalls(),
             max_events_per_turn: self.read_budget.max_events_per_turn(),

@@ -71,6 +71,8 @@ fn health_and_metrics_show_clients_and_drain() {
         wait_for(admin, "/readyz", 503, r#"{"status":"not_ready","reason":"full"}"#);
         second.leave();
         wait_for(admin, "/readyz", 200, "ok");
+        let metrics = wait_for(admin, "/metrics", 200, "slipgate_disconnects_total{reason=\"left\"} 1\n");
+        assert_eq!(metrics.matches("\nslipgate_disconnects_total{reason=").count(), 11, "{metrics}");
         server.signal("-TERM");
         wait_for(admin, "/readyz", 503, r#""reason":"draining""#);
         wait_for(admin, "/healthz", 200, "ok");
@@ -149,6 +151,8 @@ fn operator_lists_and_kicks_clients_and_drains_the_server() {
         assert_eq!((status, response.contains(r#""text_sent":false"#)), (200, true), "{response}");
         clients[1].until("kicked", |client| client.ended.is_some());
         assert_eq!(post(admin, "/clients/18446744073709551615/kick").0, 404);
+        let metrics = wait_for(admin, "/metrics", 200, "slipgate_disconnects_total{reason=\"kicked\"} 1\n");
+        assert!(metrics.contains("slipgate_disconnects_total{reason=\"left\"} 0\n"), "{metrics}");
         assert_eq!(post(admin, "/drain").0, 200);
         let (status, response) = post(admin, "/drain");
         assert_eq!((status, response.contains("already_draining")), (409, true), "{response}");
