@@ -4,6 +4,7 @@
 //! otherwise strangers, or one player, could fill a disk.
 
 mod clients;
+mod clock_steps;
 mod counts;
 mod handshakes;
 mod issuer_clock;
@@ -24,6 +25,7 @@ use slipgate_udp::{Batching, SocketErrorKind, SocketStats, Sockets};
 use tracing::{field, info, warn};
 
 use self::clients::ClientLines;
+use self::clock_steps::ClockSteps;
 use self::counts::list;
 use self::handshakes::HandshakeLines;
 use self::limit::Repeated;
@@ -74,7 +76,7 @@ pub(crate) struct Reporter {
     warned_of_misdirected: Warned,
     warned_of_channels: Warned,
     warned_of_journal: bool,
-    clocks: ClockComparison,
+    clocks: ClockSteps,
     warned_of_transfer: Repeated,
     strangers: StrangerWarnings,
     handshakes: HandshakeLines,
@@ -99,40 +101,6 @@ impl Warned {
     fn take(&mut self, count: u64, now: Instant) -> bool {
         let has_occurred = count > std::mem::replace(&mut self.count, count);
         has_occurred && self.repeated.take(now)
-    }
-}
-
-/// The change of the wall clock against the monotonic clock that is logged.
-const CLOCK_STEP: Duration = Duration::from_secs(5);
-
-/// Compares wall clock and monotonic clock, because connect tokens expire by the wall clock.
-struct ClockComparison {
-    /// The clocks when they were last found apart, or at the start.
-    compared: Now,
-    /// The next comparison. A clock that jumps all the time is logged once a minute.
-    next: Instant,
-}
-
-impl ClockComparison {
-    const fn new(now: Now) -> Self {
-        Self { compared: now, next: now.monotonic }
-    }
-
-    /// Returns by how many seconds the wall clock moved ahead (back if negative) of the monotonic clock since the last
-    /// step, if that is more than [`CLOCK_STEP`].
-    fn step(&mut self, now: Now) -> Option<f64> {
-        if now.monotonic < self.next {
-            return None;
-        }
-        let expected =
-            self.compared.unix.0 as f64 / 1000.0 + now.monotonic.since(self.compared.monotonic).as_secs_f64();
-        let step = now.unix.0 as f64 / 1000.0 - expected;
-        let is_step = step.abs() > CLOCK_STEP.as_secs_f64();
-        if is_step {
-            (self.compared, self.next) = (now, now.monotonic.after(SUMMARY_INTERVAL));
-        }
-        // Whole tenths of a second: the clocks are read one after the other.
-        is_step.then(|| (step * 10.0).round() / 10.0)
     }
 }
 
@@ -215,7 +183,7 @@ impl Reporter {
             warned_of_misdirected: Warned::default(),
             warned_of_channels: Warned::default(),
             warned_of_journal: false,
-            clocks: ClockComparison::new(now),
+            clocks: ClockSteps::new(now),
             warned_of_transfer: Repeated::default(),
             strangers: StrangerWarnings::default(),
             handshakes: HandshakeLines::new(),
@@ -274,13 +242,7 @@ impl Reporter {
         let peers_with_channels = core.stats().peers_with_channels;
         let server = &mut core.netcode;
         self.handshakes.report(server, now);
-        if let Some(seconds) = self.clocks.step(now) {
-            warn!(
-                seconds,
-                "the wall clock was stepped against the monotonic clock, ahead if `seconds` is positive; connect \
-                 tokens are checked by the wall clock, so let the network set it (NTP)"
-            );
-        }
+        self.clocks.watch(now);
         let (server, now) = (&*server, now.monotonic);
         self.clients.sum_up(now);
         self.strangers.report(server.discards(), self.handshakes.last_opened(), now);
@@ -364,6 +326,7 @@ impl Reporter {
 
     /// Logs the sums of what has no line yet, and the counters since the start.
     pub(crate) fn log_totals(&mut self, server: &NetcodeServer, sockets: &Sockets, turns: TurnCounters) {
+        self.clocks.flush();
         self.handshakes.flush();
         self.clients.flush();
         let snapshot = Snapshot::of(server, sockets, turns);
@@ -445,26 +408,6 @@ mod tests {
         assert_eq!(snapshot.reasons_since(&Snapshot::default()), "none");
         snapshot.discards += Discard::UnknownSender;
         assert_eq!((snapshot.dropped(), snapshot.after_end()), (1, 9));
-    }
-
-    #[test]
-    fn step_of_the_wall_clock_is_reported_once_a_minute_at_most() {
-        let at = |monotonic: u64, unix: u64| Now {
-            monotonic: Instant::from_start(Duration::from_secs(monotonic)),
-            unix: slipgate_netcode::time::UnixMillis(unix * 1000),
-        };
-        let mut clocks = ClockComparison::new(at(0, 1000));
-        for (now, expected) in [
-            (at(10, 1010), None),
-            (at(20, 1025), None),
-            (at(30, 1036), Some(6.0)),
-            (at(31, 4637), None),
-            (at(90, 4696), Some(3600.0)),
-            (at(150, 1150), Some(-3606.0)),
-            (at(500, 1500), None),
-        ] {
-            assert_eq!(clocks.step(now), expected, "{now:?}");
-        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use rand::rngs::StdRng;
 use slipgate_client::{Client, ConnectToken};
 use slipgate_netcode::crypto::key::{Key, Seed};
 use slipgate_netcode::server::{self as netcode, ServerConfig, TokenCutoff, TokenStorage};
-use slipgate_netcode::time::{Instant, UnixSeconds};
+use slipgate_netcode::time::{Instant, UnixMillis, UnixSeconds};
 use slipgate_netcode::token::history::KeptTokens;
 use slipgate_netcode::token::issue::{Claims, issue};
 use slipgate_netcode::wire::USER_DATA_BYTES;
@@ -23,12 +23,12 @@ use slipgate_session::connection::{CloseKind, Memory};
 use slipgate_udp::time_slice;
 
 use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Metadata, Subscriber};
+use tracing::{Event, Level, Metadata, Subscriber};
 
 use super::*;
 use crate::Inbox;
 use crate::journal::tests::SlowDisk;
-use crate::test_log::count_warnings;
+use crate::test_log::{count_lines, count_warnings};
 
 /// A log that panics at every line.
 struct BrokenLog;
@@ -431,4 +431,21 @@ fn pause_of_a_program_is_no_loop_without_ends() {
         }
     });
     assert_eq!(warnings, 0);
+}
+
+#[test]
+fn clock_that_is_set_back_is_named_with_the_totals() {
+    let ((mut server, _), UnixMillis(start)) = (server(), at(0).unix);
+    let mut turn = |seconds: u64, unix: u64| {
+        let monotonic = Instant::from_start(Duration::from_secs(seconds));
+        server.begin_still_turn(Now { monotonic, unix: UnixMillis(unix) });
+        server.end_turn();
+    };
+    let steps = || {
+        turn(1, start + 61_000);
+        turn(2, start + 3_662_000);
+        turn(3, start + 63_000);
+    };
+    assert_eq!(count_lines(Level::WARN, "the wall clock was stepped", steps).1, 1, "the others wait");
+    assert_eq!(count_lines(Level::WARN, "back_seconds=3600.0", || server.log_totals()).1, 1);
 }
