@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
 use clap::parser::ValueSource;
-use slipgate_netcode::crypto::key::KeyRing;
+use slipgate_netcode::crypto::key::{KeyFingerprint, KeyRing};
 use zeroize::Zeroizing;
 
 use super::Failure;
@@ -82,6 +82,11 @@ impl KeySource {
             Self::Variable => None,
         }
     }
+}
+
+/// Returns the fingerprints of private keys for a line of the log, such as `0c3dbb4abf2c5ac9, 51f3f1cbdbd97b1e`.
+pub fn list_fingerprints(fingerprints: impl IntoIterator<Item = KeyFingerprint>) -> String {
+    fingerprints.into_iter().map(|fingerprint| fingerprint.to_string()).collect::<Vec<_>>().join(", ")
 }
 
 fn from_variable() -> Result<KeyRing, KeySourceError> {

@@ -26,6 +26,9 @@ const SCHEME: &str = "hmac-sha256";
 const SALT_BYTES: usize = 32;
 const DIGEST_BYTES: usize = 32;
 const KEY_BYTES: usize = 32;
+/// The first bytes of a digest that a log shows.
+#[cfg(any(feature = "http", test))]
+const SHOWN_BYTES: usize = 4;
 
 /// A bearer key of 256 random bits. It has no `Debug` and is wiped when dropped.
 pub struct ApiKey(Zeroizing<String>);
@@ -82,6 +85,13 @@ impl ApiKeyDigest {
 
     fn new(salt: [u8; SALT_BYTES], digest: [u8; DIGEST_BYTES]) -> Self {
         Self { salt, key: DigestKey::from(&salt), digest }
+    }
+
+    /// Returns the first 8 hexadecimal digits of the digest, without the salt, for logs. Without the salt of 32 random
+    /// bytes they tell nothing about the key.
+    #[cfg(any(feature = "http", test))]
+    pub(crate) fn first_digits(&self) -> String {
+        hex::encode(self.digest.iter().copied().take(SHOWN_BYTES).collect::<Vec<_>>())
     }
 
     #[cfg(any(feature = "http", test))]
@@ -204,6 +214,12 @@ mod tests {
             ":a515915158706fafa6d881424389195abadadda536c12f8b0e718458428a5e0e",
         );
         assert!(accepts(digest, b"sgk_test"));
+    }
+
+    #[test]
+    fn log_shows_the_digest_in_part_and_no_salt() {
+        let text = format!("hmac-sha256:{}:{}{}", "ab".repeat(32), "0123cdef", "45".repeat(28));
+        assert_eq!(text.parse::<ApiKeyDigest>().unwrap().first_digits(), "0123cdef");
     }
 
     #[test]

@@ -26,6 +26,8 @@ pub const MAX_API_KEYS: usize = 16;
 pub const MAX_NAMED_KEYS: usize = 1024;
 /// The number of secrets that a named key may have at a time: the present one and the next.
 pub const MAX_SECRETS: usize = 2;
+/// The number of keys that a log names.
+const MAX_LISTED: usize = 32;
 /// Longer keys are refused unread. A name, a dot and a secret have at most 133 bytes.
 const MAX_PRESENTED_BYTES: usize = 256;
 
@@ -214,6 +216,18 @@ impl ApiKeys {
         self.unnamed.len() + self.named.len()
     }
 
+    /// Returns the ids of the keys for a log, each with the first 8 digits of its digests: `1 (0c3dbb4a), lobby
+    /// (51f3f1cb bf2c5ac9)`. Of more than 32 keys it lists the first ones, and the number of the others.
+    #[must_use]
+    pub fn list(&self) -> String {
+        let mut listed: Vec<_> = self.unnamed.iter().chain(&*self.named).take(MAX_LISTED).map(describe).collect();
+        let others = self.count().saturating_sub(MAX_LISTED);
+        if others > 0 {
+            listed.push(format!("and {others} more"));
+        }
+        listed.join(", ")
+    }
+
     /// Returns whether this is one of the keys, in a time that depends on neither the key nor the matching digest.
     #[must_use]
     pub fn accept(&self, presented: &[u8]) -> bool {
@@ -255,6 +269,12 @@ impl ApiKeys {
     }
 }
 
+/// Returns the id of a key with the first digits of its digests.
+fn describe(caller: &Arc<Caller>) -> String {
+    let digits: Vec<_> = caller.digests.iter().map(ApiKeyDigest::first_digits).collect();
+    format!("{} ({})", caller.id, digits.join(" "))
+}
+
 /// Splits a named key into its id and its secret.
 fn split_id(presented: &[u8]) -> Option<(&[u8], &[u8])> {
     let dot = presented.windows(API_KEY_PREFIX.len() + 1).position(|bytes| {
@@ -289,6 +309,18 @@ mod tests {
             assert_eq!(keys.find(key.expose().as_bytes()).unwrap().id(), number.to_string());
         }
         assert!(keys.find(b"sgk_").is_none());
+    }
+
+    #[test]
+    fn list_names_the_keys_and_at_most_32_of_them() {
+        let digest = |digit: &str| format!("hmac-sha256:{}:{}", "ab".repeat(32), digit.repeat(64)).parse().unwrap();
+        let caller = |id: &str, digests| Caller::new(&name(id), digests, Scopes::default(), None).unwrap();
+        let lobby = caller("lobby", vec![digest("2"), digest("3")]);
+        let keys = ApiKeys::with_named(vec![digest("1")], vec![lobby]).unwrap();
+        assert_eq!(keys.list(), "1 (11111111), lobby (22222222 33333333)");
+        let many = (100..140).map(|id| caller(&format!("n{id}"), vec![digest("4")])).collect();
+        let keys = ApiKeys::with_named(Vec::new(), many).unwrap();
+        assert!(keys.list().ends_with("n131 (44444444), and 8 more"), "{}", keys.list());
     }
 
     #[test]

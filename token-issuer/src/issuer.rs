@@ -120,6 +120,11 @@ impl Issuer {
         self.keys.first().map(Key::fingerprint)
     }
 
+    /// Returns the fingerprints of all private keys, that of the key that seals first.
+    pub fn key_fingerprints(&self) -> impl Iterator<Item = KeyFingerprint> + '_ {
+        self.keys.iter().map(Key::fingerprint)
+    }
+
     /// Mints a token: checks the request, then seals it with the newest key.
     ///
     /// `entropy` must be the operating system's or seeded from it, because the session keys are drawn from it.

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use slipgate_admin::AdminToken;
 use slipgate_cli::Failure;
-use slipgate_cli::keys::KeySource;
+use slipgate_cli::keys::{KeySource, list_fingerprints};
 use slipgate_cli::reload::ReloadCause;
 use slipgate_cli::reload_thread::ReloadThread;
 use slipgate_cli::reloaded_file::ReloadedFile;
 use slipgate_cli::signals::Signals;
-use slipgate_server::keys::KeyRing;
+use slipgate_server::keys::{Key, KeyRing};
 use tracing::{info, warn};
 
 use crate::settings::Settings;
@@ -53,9 +53,9 @@ impl KeyReloads {
             self.thread.request(cause);
         }
         if let (Some((cause, read)), Some(path)) = (self.thread.poll(), &self.path) {
-            let keys = read.len();
+            let (keys, fingerprints) = (read.len(), list_fingerprints(read.iter().map(Key::fingerprint)));
             set(read);
-            info!(path = %path.display(), keys, "{cause}: the key file was read again");
+            info!(path = %path.display(), keys, fingerprints, "{cause}: the key file was read again");
         }
     }
 }

@@ -7,10 +7,12 @@ use std::time::Duration;
 
 use slipgate_admin::{Admin, AdminError, AdminToken, RedirectTotals};
 use slipgate_cli::Failure;
+use slipgate_cli::keys::list_fingerprints;
 use slipgate_cli::signals::Signals;
 use slipgate_fleet::{Fleet, FleetConfig, LifeState, RedirectCounts, RegistrationConfig, agones_address};
 use slipgate_server::config::{TimeoutPolicy, TokenCutoff};
 use slipgate_server::history_file::HistoryFile;
+use slipgate_server::keys::Key;
 use slipgate_server::sockets::{Dscp, Marking, Steering};
 use slipgate_server::{Clock, Now, Server, ServerConfig, Sockets, StartError};
 use tracing::{info, warn};
@@ -28,6 +30,7 @@ pub(crate) fn start(
     if let Some(admin) = admin {
         admin.show_keys(&keys);
     }
+    let fingerprints = list_fingerprints(keys.iter().map(Key::fingerprint));
     let sockets = bind(settings)?;
     let config = advertising(settings.config.clone(), settings.fleet.agones_port, &sockets)?;
     // Checked before a history file is created.
@@ -47,7 +50,7 @@ pub(crate) fn start(
     let servers = servers.into_iter().map(|server| settings.app.set_traffic(server)).collect::<Result<Vec<_>, _>>()?;
     // Must precede the line: a supervisor that sees it may send a signal at once.
     signals.listen_for_stop().map_err(|error| not_registered(&error))?;
-    log_start(&servers, settings, remembered);
+    log_start(&servers, settings, &fingerprints, remembered);
     Ok((servers, clock))
 }
 
@@ -173,7 +176,7 @@ fn refused(error: StartError) -> Failure {
 }
 
 /// Logs the settings in effect.
-fn log_start(servers: &[Server], settings: &Settings, remembered: usize) {
+fn log_start(servers: &[Server], settings: &Settings, fingerprints: &str, remembered: usize) {
     let Some(server) = servers.first() else { return };
     let config = server.config();
     let Settings { keys, tick, app, drain, dscp, .. } = settings;
@@ -190,6 +193,7 @@ fn log_start(servers: &[Server], settings: &Settings, remembered: usize) {
         wake = settings.wake.name(),
         app = app.name(),
         keys = keys.file().map_or("environment".into(), |path| path.to_string_lossy()).as_ref(),
+        fingerprints,
         max_token_lifetime = span(config.max_token_lifetime, "unlimited"),
         takeover_after = span(config.takeover_after, "never"),
         tokens_from = token_cutoff_name(config.token_cutoff),

@@ -12,6 +12,7 @@
 mod api_keys;
 mod config_file;
 mod flags;
+mod key_log;
 mod listen;
 mod players;
 mod registry;

@@ -14,6 +14,7 @@ use slipgate_token_issuer::players::Players;
 use tokio::sync::watch;
 use tracing::{info, warn};
 
+use crate::key_log::KeyLog;
 use crate::settings::{RestartSettings, Settings, Sources};
 
 /// The running service, and what a reload replaces in it.
@@ -133,6 +134,7 @@ impl Reloadable {
 
     fn replace(&mut self, cause: ReloadCause, path: &FileList, settings: Settings) {
         let (keys, api_keys, servers) = (settings.private_keys, settings.api_keys.count(), settings.server_count());
+        let loaded = KeyLog::of(&settings.games, &settings.api_keys);
         self.service.replace(settings.games, settings.api_keys);
         self.files.settings.set_paths(settings.files);
         self.watch.set_paths(self.files.paths());
@@ -148,6 +150,7 @@ impl Reloadable {
         } else {
             info!(%path, keys, api_keys, servers, "{cause}: the keys were read again");
         }
+        loaded.write();
         if settings.fixed != self.running {
             warn!(
                 "{cause}: listening address, paths of certificates, registry, rules for players, host names, \

@@ -17,6 +17,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, sleep_until};
 use tracing::{info, warn};
 
+use crate::key_log::KeyLog;
 use crate::reload::{ReloadGroups, Reloadable};
 use crate::settings::{Settings, Sources, TlsFiles};
 use crate::signals::{AsyncSignals, ReloadSignal, Signal};
@@ -83,6 +84,7 @@ async fn serve(settings: Settings, sources: Sources, connections: usize) -> Resu
     // Must precede the line: a supervisor that sees it may send a signal at once.
     let mut signals = AsyncSignals::listen(reload).map_err(|error| not_registered(&error))?;
     log_start(&socket.address, tls.is_some(), &settings.games, servers, &fixed.registry);
+    KeyLog::of(&settings.games, &settings.api_keys).write();
     let limits = http::HttpLimits { connections, ..fixed.http };
     let service = TokenService::new(settings.games, settings.api_keys).with_limits(limits).with_registry(registry);
     let service = if fixed.hosts.is_empty() { service } else { service.with_hosts(fixed.hosts.clone()) };

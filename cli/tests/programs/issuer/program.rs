@@ -175,6 +175,15 @@ impl Program {
         program
     }
 
+    /// Reads the lines of the log up to the one of the API keys, which is the last one of the start.
+    pub(crate) fn skip_lines_of_start(&mut self) {
+        let mut line = String::new();
+        while !line.contains("the API keys are loaded") {
+            line.clear();
+            assert_ne!(self.log.read_line(&mut line).unwrap(), 0, "the log ended");
+        }
+    }
+
     /// Returns a URL of the service, with the port from the log's first line.
     pub(crate) fn url(&self, path: &str) -> String {
         let after = self.first_line.split_once("127.0.0.1:").unwrap().1;

@@ -17,6 +17,7 @@ fn send_wrong_key(program: &Program, request_id: &str) {
 fn refusal_is_logged_with_its_request_id_key_and_peer() {
     let folder = TestFolder::new();
     let mut program = Program::start(folder.complete(&[]));
+    program.skip_lines_of_start();
     send_wrong_key(&program, "stranger-1");
     assert_eq!(request(&program, &folder, r#"{"client_id": "x"}"#).status, 400);
     assert_eq!(request_token(&program, &folder).status, 201);
@@ -56,6 +57,7 @@ fn refusal_is_logged_with_its_request_id_key_and_peer() {
 fn refusal_names_player_and_group() {
     let folder = TestFolder::new();
     let mut program = Program::start(folder.complete(&["--max-tokens-per-minute", "1"]));
+    program.skip_lines_of_start();
     let mut line_of = |body: &str, status: u16| {
         assert_eq!(request(&program, &folder, body).status, status, "{body}");
         let mut line = String::new();

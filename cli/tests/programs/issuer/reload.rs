@@ -46,6 +46,36 @@ fn until(what: &str, holds: impl Fn() -> bool) {
     }
 }
 
+/// Returns the fingerprints of keys as the log shows them.
+fn fingerprints(keys: &[&str]) -> String {
+    let fingerprints = keys.iter().map(|key| key.parse::<Key>().unwrap().fingerprint().to_string());
+    format!("fingerprints=\"{}\"", fingerprints.collect::<Vec<_>>().join(", "))
+}
+
+#[test]
+fn log_names_the_loaded_keys_without_a_secret() {
+    let folder = TestFolder::new();
+    let mut program = Program::start(folder.complete(&[]));
+    let digits = &folder.digest.rsplit(':').next().unwrap()[..8];
+    let expect = |program: &mut Program, keys: &[&str], api_keys: &str| {
+        let line = wait_for(program, "the private keys of a game are loaded");
+        folder.assert_no_secret(&line);
+        assert!(line.contains("protocol_id=0x1234") && line.contains(&fingerprints(keys)), "{line}");
+        let line = wait_for(program, "the API keys are loaded");
+        folder.assert_no_secret(&line);
+        assert!(line.contains(&format!("accepted=\"{api_keys}\"")), "{line}");
+    };
+    let api_keys = format!("1 ({digits})");
+    expect(&mut program, &[PRIVATE_KEY], &api_keys);
+    folder.write("keys", &format!("{OTHER_KEY}\n{PRIVATE_KEY}\n"), 0o600);
+    program.signal("-HUP");
+    expect(&mut program, &[OTHER_KEY, PRIVATE_KEY], &api_keys);
+    // The newest key waits for its time.
+    folder.write("keys", &format!("{OTHER_KEY} not-before=99999999999\n{PRIVATE_KEY}\n"), 0o600);
+    program.signal("-HUP");
+    expect(&mut program, &[PRIVATE_KEY, OTHER_KEY], &api_keys);
+}
+
 #[test]
 fn sighup_reloads_the_private_keys() {
     let folder = TestFolder::new();

@@ -30,6 +30,7 @@ fn second_signal_aborts_open_requests() {
     use std::io::Write;
     let folder = TestFolder::new();
     let mut program = Program::start(folder.complete(&[]));
+    program.skip_lines_of_start();
     let address = program.url("").replace("http://", "");
     let mut stuck = std::net::TcpStream::connect(address).unwrap();
     stuck

@@ -230,6 +230,7 @@ fn key_set_of_players_is_read_from_its_file_and_again() {
     let file = folder.write("issuer.toml", &text, 0o600);
     let config = ["--config", file.to_str().unwrap()];
     let mut program = Program::start(folder.bare(&config));
+    program.skip_lines_of_start();
     // {"alg":"EdDSA","kid":"first"} and no valid signature: the key decides about the reason of the refusal.
     let jwt = "eyJhbGciOiJFZERTQSIsImtpZCI6ImZpcnN0In0.e30.AAAA";
     let refusal = |program: &Program| {

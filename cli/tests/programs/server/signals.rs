@@ -6,6 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use slipgate_client::CloseKind;
+use slipgate_netcode::crypto::key::Key;
 
 use super::client::{TestClient, TestToken, until};
 use super::program::{MAX_WAIT, OTHER_KEY, PRIVATE_KEY, Program, TestFolder};
@@ -119,6 +120,8 @@ fn sighup_reloads_the_keys_and_keeps_all_clients() {
     let folder = TestFolder::new();
     let server = folder.start(&[]);
     let address = server.address();
+    let [old, new] = [PRIVATE_KEY, OTHER_KEY].map(|key| key.parse::<Key>().unwrap().fingerprint().to_string());
+    assert_eq!(server.fact("fingerprints"), old);
     let join = |id, key| TestClient::join_with(TestToken { key, ..TestToken::new(id, address) }.mint());
     let refuse =
         |id, key| TestClient::fail(TestToken { key, ..TestToken::new(id, address).with_short_timeout() }.mint());
@@ -127,7 +130,8 @@ fn sighup_reloads_the_keys_and_keeps_all_clients() {
 
     folder.write("keys", format!("{OTHER_KEY}\n{PRIVATE_KEY}\n"), 0o600);
     server.signal("-HUP");
-    server.wait_for("path=keys keys=2");
+    let line = server.wait_for("path=keys keys=2");
+    assert!(line.contains(&format!("fingerprints=\"{new}, {old}\"")), "{line}");
     let mut second = join(2, OTHER_KEY);
     let mut third = join(3, PRIVATE_KEY);
 
