@@ -26,6 +26,7 @@ pub mod reloaded_files;
 pub mod signals;
 pub mod stop_signal;
 pub mod streams;
+pub mod usage;
 pub mod values;
 
 pub use self::failure::Failure;

@@ -61,8 +61,8 @@ impl TypedValueParser for ProtocolIdParser {
     fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<ProtocolId, clap::Error> {
         let text = value.to_string_lossy();
         text.parse().map_err(|error: NotAProtocolId| {
-            let flag = arg.map_or_else(|| "a flag".to_owned(), |arg| format!("'{arg}'"));
-            let message = format!("invalid value '{}' for {flag}: {error}\n", redact(&text));
+            let flag = arg.and_then(Arg::get_long).map_or_else(|| "a flag".to_owned(), |name| format!("--{name}"));
+            let message = format!("{flag} cannot be '{}': {error}\n", redact(&text));
             clap::Error::raw(ErrorKind::ValueValidation, message).with_cmd(command)
         })
     }
@@ -234,7 +234,7 @@ mod tests {
             error.err().map(|error| error.to_string())
         };
         assert_eq!(message_for("0x7"), None);
-        for (value, shown) in [("seven", "invalid value 'seven' for '--protocol-id"), (&"0a".repeat(32), "'…'")] {
+        for (value, shown) in [("seven", "--protocol-id cannot be 'seven': "), (&"0a".repeat(32), "'…'")] {
             let message = message_for(value).unwrap();
             assert!(message.contains(shown) && message.contains("a protocol id is a 64-bit number"), "{message}");
             assert!(!message.contains("0a0a"), "{message}");

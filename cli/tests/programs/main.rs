@@ -34,5 +34,7 @@ mod slipgate;
 #[cfg(target_os = "linux")]
 mod small_pipe;
 mod tools;
+#[cfg(unix)]
+mod usage;
 #[cfg(target_os = "linux")]
 mod volume;

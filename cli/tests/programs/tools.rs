@@ -101,6 +101,7 @@ fn top_prints_the_server_and_its_clients() {
     assert_eq!((status, error.contains("this is not the admin port of a server")), (Some(1), true), "{error}");
     let (status, _, error) = slipgate(&folder, &["top", "127.0.0.1:1", "--once"]);
     assert_eq!((status, error.contains("http://127.0.0.1:1: ")), (Some(1), true), "{error}");
+    assert!(error.ends_with(": start the server with --admin, or give its admin port\n"), "{error}");
     client.leave();
     server.stop();
 }

@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser};
+use clap::Parser;
 use slipgate_cli::core_dumps::CoreDumps;
 use slipgate_cli::issuer_authorities::IssuerCaFile;
 use slipgate_cli::values::{ProtocolId, Span};
+use slipgate_cli::{Failure, usage};
 use slipgate_client::fetch::CertificateAuthorities;
 use slipgate_client::probe::MIN_PROBE_BYTES;
 use slipgate_client::sockets::Dscp;
@@ -103,22 +103,21 @@ pub(crate) enum TokenSource {
 }
 
 impl Flags {
-    /// Parses the flags. Exits with status 2 if they are wrong or name no source of the token.
-    pub(crate) fn read() -> (Self, TokenSource) {
-        let flags = Self::parse();
+    /// Parses the flags.
+    ///
+    /// # Errors
+    /// A usage failure if they are wrong or name no source of the token.
+    pub(crate) fn read() -> Result<(Self, TokenSource), Failure> {
+        let flags: Self = usage::parse()?;
         let source = match (&flags.token, &flags.issuer, flags.client_id) {
             (Some(path), ..) => TokenSource::File(path.clone()),
             (None, Some(url), Some(client_id)) => {
-                let refused = |failure| Self::command().error(ErrorKind::ValueValidation, failure).exit();
-                let authorities = flags.issuer_ca_file.read(url).unwrap_or_else(refused);
+                let authorities = flags.issuer_ca_file.read(url)?;
                 TokenSource::Issuer { url: url.clone(), client_id: client_id.into(), authorities }
             }
-            _ => {
-                let message = "give --token FILE, or --issuer URL with --client-id ID";
-                Self::command().error(ErrorKind::MissingRequiredArgument, message).exit()
-            }
+            _ => return Err(Failure::usage("give --token FILE, or --issuer URL with --client-id ID")),
         };
-        (flags, source)
+        Ok((flags, source))
     }
 }
 

@@ -50,7 +50,10 @@ enum Failed {
 }
 
 fn main() -> ExitCode {
-    let (flags, source) = Flags::read();
+    let (flags, source) = match Flags::read() {
+        Ok(read) => read,
+        Err(failure) => return failure.report("slipgate-client"),
+    };
     // Ignored: the client is a tool for tests, and holds no private key.
     let _ = flags.core_dumps.apply();
     match run(&flags, source) {

@@ -27,7 +27,7 @@ use std::sync::Arc;
 
 use clap::{CommandFactory, FromArgMatches};
 use slipgate_cli::signals::Signals;
-use slipgate_cli::{Failure, core_dumps, descriptors, log};
+use slipgate_cli::{Failure, core_dumps, descriptors, log, usage};
 
 use crate::flags::Flags;
 use crate::key_reloads::KeyReloads;
@@ -52,7 +52,7 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<(), Failure> {
-    let matches = Flags::command().get_matches();
+    let matches = usage::matches(Flags::command())?;
     let flags = Flags::from_arg_matches(&matches).map_err(|error| Failure::usage(error.to_string()))?;
     let core_dumps = flags.core_dumps.apply();
     let settings = Settings::gather(flags, &matches)?;

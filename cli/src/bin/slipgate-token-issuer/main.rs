@@ -25,7 +25,7 @@ mod values;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
-use slipgate_cli::{Failure, core_dumps, log};
+use slipgate_cli::{Failure, core_dumps, log, usage};
 
 use crate::flags::Flags;
 use crate::settings::Sources;
@@ -38,7 +38,7 @@ fn main() -> ExitCode {
 }
 
 fn start() -> Result<(), Failure> {
-    let matches = Flags::command().get_matches();
+    let matches = usage::matches(Flags::command())?;
     let flags = Flags::from_arg_matches(&matches).map_err(|error| Failure::usage(error.to_string()))?;
     let core_dumps = flags.core_dumps.apply();
     let sources = Sources { flags, matches };

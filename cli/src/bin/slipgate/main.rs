@@ -21,6 +21,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use slipgate_cli::core_dumps::CoreDumps;
+use slipgate_cli::{Failure, usage};
 
 /// Secure game networking: demo and tools
 #[derive(Parser)]
@@ -65,10 +66,16 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    match usage::parse().and_then(run) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report("slipgate"),
+    }
+}
+
+fn run(arguments: Arguments) -> Result<(), Failure> {
     // Ignored: these commands are short, and have no log for a warning.
     let _ = arguments.core_dumps.apply();
-    let result = match arguments.command {
+    match arguments.command {
         Command::Bench(flags) => bench::run(&flags),
         Command::Demo(flags) => demo::run(&flags),
         Command::Conditioner(flags) => conditioner::run(&flags),
@@ -79,8 +86,7 @@ fn main() -> ExitCode {
         Command::Keys(command) => keys::run(&command),
         Command::Token(command) => token::run(&command),
         Command::Top(flags) => top::run(&flags),
-    };
-    result.map_or_else(|failure| failure.report("slipgate"), |()| ExitCode::SUCCESS)
+    }
 }
 
 #[cfg(test)]

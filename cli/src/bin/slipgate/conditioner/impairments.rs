@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use clap::{ArgMatches, Args, Command, FromArgMatches};
+use slipgate_cli::usage::sentence;
 use slipgate_sim::{Buffer, Conditions, GilbertElliott, Loss, Order, RateLimit, Reordering, Share, Stalls};
 
 use super::values::{BufferSize, BurstLength, Delay, Delays, Speed, StallInterval, order};
@@ -171,14 +172,7 @@ pub(super) fn list(text: &str) -> Result<Impairments, String> {
         flags.push(format!("--{name}={value}"));
     }
     let matches: Result<ArgMatches, clap::Error> = command.try_get_matches_from(flags);
-    matches.and_then(|matches| Impairments::from_arg_matches(&matches)).map_err(|error| first_line(&error))
-}
-
-/// Returns the first line of clap's message, which holds the reason.
-fn first_line(error: &clap::Error) -> String {
-    let message = error.to_string();
-    let first = message.lines().next().unwrap_or_default();
-    first.strip_prefix("error: ").unwrap_or(first).to_owned()
+    matches.and_then(|matches| Impairments::from_arg_matches(&matches)).map_err(|error| sentence(&error))
 }
 
 #[cfg(test)]

@@ -87,7 +87,9 @@ fn read(path: &Path) -> Result<ConnectToken, Failure> {
     let text: Vec<u8> = bytes.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).collect();
     let decoded = STANDARD.decode(Zeroizing::new(text).as_slice()).map(Zeroizing::new);
     let token = decoded.as_ref().map_or(bytes.as_slice(), |decoded| decoded.as_slice());
-    ConnectToken::from_bytes(token).map_err(|error| Failure::run_time(error.to_string()))
+    let place = if path == Path::new("-") { "standard input".into() } else { path.to_string_lossy() };
+    ConnectToken::from_bytes(token)
+        .map_err(|error| Failure::run_time(format!("{place} holds no connect token: {error}")))
 }
 
 /// Decrypts the private part as a server does.

@@ -58,7 +58,7 @@ const SIGNAL_INTERVAL: Duration = Duration::from_millis(100);
 pub(crate) fn run(flags: &TopFlags) -> Result<(), Failure> {
     let port = HttpPort::of_admin(&flags.admin, flags.admin_token_file.as_deref())?;
     let interval = flags.interval.0.max(MIN_INTERVAL);
-    let read = || TopReading::read(&port).map_err(|error| Failure::run_time(format!("{}: {error}", port.url())));
+    let read = || TopReading::read(&port).map_err(|error| Failure::run_time(explain(port.url(), &error)));
     let mut view = TopView::new(port.url(), read()?);
     if flags.once || !io::stdout().is_terminal() {
         // Rates need a second reading.
@@ -72,6 +72,12 @@ pub(crate) fn run(flags: &TopFlags) -> Result<(), Failure> {
     let result = watch(&mut terminal, &mut view, &port, interval, &signals);
     ratatui::restore();
     result.map_err(|error| Failure::run_time(format!("the terminal failed: {error}")))
+}
+
+/// Returns the sentence of a failed reading. A port that does not respond needs a remedy.
+fn explain(url: &str, error: &str) -> String {
+    let remedy = if error.starts_with("io: ") { ": start the server with --admin, or give its admin port" } else { "" };
+    format!("{url}: {error}{remedy}")
 }
 
 /// Shows the view until a key or a signal ends it.
