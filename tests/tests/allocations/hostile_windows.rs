@@ -17,6 +17,8 @@ use slipgate_tests::sinks::Payloads;
 
 /// The goal, for all channels of a client together, with the memory that each connection takes from its start.
 const MAX_OUTSIDE: i64 = 256 << 10;
+/// What was measured with mixed layouts, 223,052 bytes, and a little more.
+const MEASURED_OUTSIDE: i64 = 230_000;
 const FAR: u32 = MAX_QUEUE_MESSAGES as u32 - 1;
 
 /// Returns the frames of a step on a channel.
@@ -148,10 +150,10 @@ fn mixed_layouts_stay_within_the_shared_budget() {
         let (outside, inside) = attack(largest_layout(kinds, TransferAdmission::Automatic), frames, 5 << 20);
         let what = format!("{name}, and {transfers_name}, {kinds:?}");
         println!("{what}: {outside} bytes outside, {inside} inside");
-        assert!(outside <= MAX_OUTSIDE, "{what}: {outside} bytes, {MAX_OUTSIDE} allowed");
+        assert!(outside <= MEASURED_OUTSIDE, "{what}: {outside} bytes, {MAX_OUTSIDE} are the goal");
         worst = outside.max(worst);
     }
-    println!("at most {worst} bytes outside of the budget, {MAX_OUTSIDE} allowed");
+    println!("at most {worst} bytes outside of the budget, goal {MAX_OUTSIDE}");
 }
 
 /// Returns the resident memory of this program in bytes.
