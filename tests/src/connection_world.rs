@@ -6,7 +6,7 @@ use std::time::Duration;
 use slipgate_netcode::crypto::key::Seed;
 use slipgate_netcode::time::Instant;
 use slipgate_session::channel::{ChannelEvent, ChannelId, Layout, SendOptions};
-use slipgate_session::connection::{Connection, ConnectionConfig, Role, SendError};
+use slipgate_session::connection::{Connection, ConnectionConfig, Memory, Role, SendError};
 use slipgate_sim::Conditions;
 
 use crate::world::{End, PathSink, Program, World};
@@ -26,10 +26,10 @@ pub struct ConnectionProgram {
 }
 
 impl ConnectionProgram {
-    fn new(config: &ConnectionConfig, layout: &Arc<Layout>, seed: u64) -> Self {
+    fn new(config: &ConnectionConfig, layout: &Arc<Layout>, memory: Option<&Memory>, seed: u64) -> Self {
         let mut numbers = [0; 32];
         numbers[..8].copy_from_slice(&seed.to_le_bytes());
-        let connection = Connection::new(config, Arc::clone(layout), Role::Client, None).expect("valid settings");
+        let connection = Connection::new(config, Arc::clone(layout), Role::Client, memory).expect("valid settings");
         let connection = connection.with_ack_checks(&Seed::from(numbers));
         Self { connection, messages: Vec::new(), events: Vec::new(), scratch: Vec::new() }
     }
@@ -69,7 +69,15 @@ impl ConnectionWorld {
     /// Creates two connections, each with its own layout.
     #[must_use]
     pub fn with(seed: u64, conditions: Conditions, layouts: [&Arc<Layout>; 2], config: &ConnectionConfig) -> Self {
-        Self::of(layouts.map(|layout| ConnectionProgram::new(config, layout, seed)), conditions, seed)
+        Self::of(layouts.map(|layout| ConnectionProgram::new(config, layout, None, seed)), conditions, seed)
+    }
+
+    /// Creates two connections with the same channels. The second one stores what must wait in `memory`.
+    #[must_use]
+    pub fn with_memory(seed: u64, conditions: Conditions, layout: &Arc<Layout>, memory: &Memory) -> Self {
+        let config = ConnectionConfig::default();
+        let sides = [None, Some(memory)].map(|memory| ConnectionProgram::new(&config, layout, memory, seed));
+        Self::of(sides, conditions, seed)
     }
 
     /// Queues a message on a channel.

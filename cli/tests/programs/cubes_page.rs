@@ -207,7 +207,8 @@ fn page_obeys_each_knob_and_shows_what_losses_do() {
     });
     page.turn_knob("loss", 5);
 
-    let delay = page.number("delay", 2).unwrap();
+    // Long runs of losses leave a figure empty for a moment.
+    let delay = page.until("delay before", |page| page.number("delay", 2));
     page.turn_knob("latency", 250);
     page.until("delay", |page| page.number("delay", 2).filter(|now| *now > delay.max(250.0)));
     page.turn_knob("jitter", 100);
@@ -216,7 +217,7 @@ fn page_obeys_each_knob_and_shows_what_losses_do() {
     // five seconds: those of other knobs must be over.
     page.turn_knob("rate", 10);
     std::thread::sleep(Duration::from_secs(6));
-    let rate = page.number("rate", 4).unwrap();
+    let rate = page.until("rate before", |page| page.number("rate", 4));
     page.turn_knob("rate", 60);
     page.until("rate", |page| page.number("rate", 4).filter(|now| now * 0.7 > rate && rate > 1.0));
     page.turn_knob("objects", 34);

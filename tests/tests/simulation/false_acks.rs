@@ -58,6 +58,8 @@ enum FalseAcks {
     DelaysAlone,
     /// None of them, and of those that arrived each is left out with this probability.
     Omitted(f64),
+    /// The same in every other 2 s, and none is left out between.
+    OmittedInTurns(f64),
 }
 
 /// How a receiver reports that all packets had the shortest delay.
@@ -170,7 +172,7 @@ impl Player {
         let mut nonces = frame.nonces;
         self.has_claimed = false;
         let known = AckBits { header: header.acks.bits, extended: frame.extended_acks.to_vec() };
-        let known = self.omit(header.acks.ack, known);
+        let known = self.omit(header.acks.ack, known, now);
         let mut claimed = known.clone();
         for back in (0..known.len()).filter(|back| !known.get(*back)) {
             if self.acks_missing(header.acks.ack - back, known.missing_around(back)) {
@@ -198,8 +200,13 @@ impl Player {
     }
 
     /// Returns acknowledgements without those of the packets that are left out, always the same ones.
-    fn omit(&mut self, newest: Sequence, all: AckBits) -> AckBits {
-        let FalseAcks::Omitted(share) = self.acks else { return all };
+    fn omit(&mut self, newest: Sequence, all: AckBits, now: Instant) -> AckBits {
+        let share = match self.acks {
+            FalseAcks::Omitted(share) => share,
+            FalseAcks::OmittedInTurns(share) if (now.as_nanos() / 2_000_000_000).is_multiple_of(2) => share,
+            FalseAcks::OmittedInTurns(_) => 0.0,
+            _ => return all,
+        };
         let mut rest = AckBits { header: 0, extended: vec![0; all.extended.len()] };
         for back in (0..all.len()).filter(|back| all.get(*back)) {
             let Self { decisions, random, .. } = self;
@@ -232,7 +239,7 @@ impl Player {
     /// Returns whether it acknowledges a packet that is missing in a gap of `run` numbers.
     fn acks_missing(&mut self, number: Sequence, run: u16) -> bool {
         match self.acks {
-            FalseAcks::Nothing | FalseAcks::DelaysAlone | FalseAcks::Omitted(_) => false,
+            FalseAcks::Nothing | FalseAcks::DelaysAlone | FalseAcks::Omitted(_) | FalseAcks::OmittedInTurns(_) => false,
             FalseAcks::All | FalseAcks::Ahead(_) => true,
             FalseAcks::Runs(min) => run >= min,
             FalseAcks::HolesOnce | FalseAcks::HolesSingly => {
@@ -609,5 +616,19 @@ fn omitted_acks_hardly_overload_a_path() {
             );
             assert!(all < most && later < most_later, "{mbit} Mbit/s, {share}: {all:.2}, {later:.2}");
         }
+    }
+}
+
+/// A receiver that is honest during a test of the rate hides what it invents, and random loss is known for 30 s.
+#[test]
+fn acks_omitted_in_turns_overload_a_path_for_seconds() {
+    for (mbit, buffer) in [(2, 100), (4, 100), (10, 50)] {
+        let lie = Lie { delays: FalseDelays::SlowReturn, ..lie(FalseAcks::OmittedInTurns(0.1), 0) };
+        let (excess, all, later) = overload(lie, mbit, buffer, 0..5);
+        println!(
+            "{mbit} Mbit/s, {buffer} ms: {all:.2} of the capacity is sent, {later:.2} from 5 s on, {excess} bytes \
+             beyond an honest receiver, goal {GOAL}"
+        );
+        assert!(all < 1.35 && later < 1.6, "{mbit} Mbit/s: {all:.2}, {later:.2}");
     }
 }

@@ -28,8 +28,9 @@ use slipgate_netcode::time::Instant;
 /// [`Channels::send`] queues messages, [`Channels::write`] writes them as frames, and [`Channels::next`] returns the
 /// messages in the peer's packets. Memory for messages is allocated as needed, at most what the layout allows for each
 /// channel, and kept for ten seconds after the last use: nothing is allocated while traffic lasts. The lists of the
-/// peer's messages, and of frames in flight, belong to that memory beyond 16 KiB for each connection. The lists of sent
-/// messages do not. They grow to at most the channel's `queue_messages` and are kept as long as the connection.
+/// peer's messages, and the list of frames in flight, belong to that memory beyond 16 KiB each for each connection. The
+/// lists of sent messages do not. They grow to at most the channel's `queue_messages` and are kept as long as the
+/// connection.
 pub struct Channels {
     pub(super) layout: Arc<Layout>,
     pub(super) table: ChannelTable,

@@ -94,8 +94,10 @@ pub(crate) struct ChunkPool {
     /// Groups that are charged to the shared budget: the maximum that was in use at once beyond the reserve. Groups
     /// of the overdraft are not among them, and stay unused until the next one.
     taken: usize,
-    /// Bytes of the connection's lists: those of receivers, and of frames in flight.
+    /// Bytes of the lists of received messages.
     list_bytes: usize,
+    /// Bytes of frames in flight that are charged to the shared budget.
+    frame_bytes: usize,
     /// The bytes of lists that are allowed: the reserve, and what is charged to the shared budget for them.
     allowed_list_bytes: usize,
 }
@@ -114,6 +116,7 @@ impl ChunkPool {
             budget,
             taken: 0,
             list_bytes: 0,
+            frame_bytes: 0,
             allowed_list_bytes: LIST_RESERVE,
         }
     }
@@ -208,9 +211,9 @@ impl ChunkPool {
         }
     }
 
-    /// Returns whether any memory is taken: the chunks of messages, or lists.
+    /// Returns whether any memory is taken: the chunks of messages, lists, or frames in flight.
     pub(crate) const fn is_in_use(&self) -> bool {
-        !self.groups.is_empty() || self.list_bytes > 0
+        !self.groups.is_empty() || self.list_bytes + self.frame_bytes > 0
     }
 
     /// Frees all memory if nothing was stored for [`RETENTION`].
@@ -290,6 +293,23 @@ impl ChunkPool {
         self.allowed_list_bytes -= unused;
         if let Some(budget) = &self.budget {
             budget.give(unused);
+        }
+    }
+
+    /// Charges more frames in flight to the shared budget. Returns whether it has the memory.
+    #[cold]
+    pub(crate) fn take_for_frames(&mut self, bytes: usize) -> bool {
+        let is_taken = self.budget.as_ref().is_none_or(|budget| budget.take(bytes));
+        self.frame_bytes += if is_taken { bytes } else { 0 };
+        is_taken
+    }
+
+    /// Gives back all that was charged for frames in flight.
+    #[cold]
+    pub(crate) fn give_back_frames(&mut self) {
+        let bytes = core::mem::take(&mut self.frame_bytes);
+        if let Some(budget) = &self.budget {
+            budget.give(bytes);
         }
     }
 
@@ -382,6 +402,7 @@ impl Drop for ChunkPool {
     fn drop(&mut self) {
         self.release_all();
         self.free_list(self.list_bytes);
+        self.give_back_frames();
     }
 }
 

@@ -180,7 +180,7 @@ impl FramesInFlight {
             self.last_use = now;
         } else if now.reached(self.last_use, RETENTION) {
             self.frames.shrink_to(FREE_FRAMES);
-            pool.free_list((self.allowed_frames - FREE_FRAMES) * size_of::<SentFrame>());
+            pool.give_back_frames();
             (self.allowed_frames, self.full_at) = (FREE_FRAMES, usize::MAX);
         }
     }
@@ -189,12 +189,8 @@ impl FramesInFlight {
     #[cold]
     fn allow_more(&mut self, pool: &mut ChunkPool) {
         let more = self.allowed_frames.min(MAX_FRAMES - self.allowed_frames);
-        let bytes = more * size_of::<SentFrame>();
-        let fits = more > 0 && pool.fits(0, bytes);
-        if fits {
-            pool.grow_list(bytes);
-            self.allowed_frames += more;
-        }
+        let fits = more > 0 && pool.take_for_frames(more * size_of::<SentFrame>());
+        self.allowed_frames += if fits { more } else { 0 };
         let can_grow = fits && self.allowed_frames < MAX_FRAMES;
         self.full_at = if can_grow { usize::MAX } else { self.allowed_frames - PACKET_FRAMES - RESERVE };
     }
@@ -357,15 +353,14 @@ mod tests {
     #[test]
     fn frames_beyond_the_first_ones_take_shared_memory() {
         let at = |seconds| Instant::from_start(core::time::Duration::from_secs(seconds));
-        // The list of the connection itself suffices for another 1,024 frames.
-        for (budget, allowed) in [(0, 2048), (1 << 14, 2048), (1 << 15, 4096), (1 << 16, 4096), (1 << 20, MAX_FRAMES)] {
+        for (budget, allowed) in [(0, 1024), (1 << 14, 2048), (1 << 15, 2048), (1 << 16, 4096), (1 << 20, MAX_FRAMES)] {
             let memory = MemoryBudget::new(budget);
             let (mut in_flight, mut packet, mut pool) =
                 (FramesInFlight::new(), Sequence(65_000), ChunkPool::new(Some(memory.clone())));
             let most = fill(&mut in_flight, &mut packet, &mut pool);
             assert!((allowed - PACKET_FRAMES - RESERVE..=allowed).contains(&most), "{most} frames with {budget} bytes");
             let held = in_flight.frames.capacity() * size_of::<SentFrame>();
-            assert!(held <= budget - memory.left() + 2 * FREE_FRAMES * size_of::<SentFrame>(), "{held} bytes");
+            assert!(held <= budget - memory.left() + FREE_FRAMES * size_of::<SentFrame>(), "{held} bytes");
             // The first half is acked: the next packets need no more memory than there is.
             for number in 1..most as u16 / 40 {
                 assert_eq!(in_flight.on_acked(Sequence(65_000) + number).count(), 20);

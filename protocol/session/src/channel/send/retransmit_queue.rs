@@ -73,6 +73,11 @@ entry_index! {
 /// 10 % reach this number once in a hundred million times.
 const MAX_MIXED_LOSSES: u8 = 8;
 
+/// After this many losses the oldest message leaves in a packet without others, if it is sent whole: a receiver without
+/// memory refuses each packet that holds it together with messages behind other gaps, and acknowledges nothing more
+/// until it has arrived.
+const MAX_OLDEST_LOSSES: u8 = 2;
+
 /// The pieces of a message that is sent in slices.
 struct UnackedPieces {
     due: PieceSet,
@@ -104,6 +109,8 @@ pub(crate) struct RetransmitQueue {
     pieces: EntrySlab<PiecesIndex, UnackedPieces>,
     /// The index of the first message that is due, or the end of the window.
     first_due: usize,
+    /// Losses of the oldest message since it has been the oldest.
+    oldest_losses: u8,
 }
 
 impl RetransmitQueue {
@@ -118,6 +125,7 @@ impl RetransmitQueue {
             superseded: QueueUsage { bytes: 0, messages: 0 },
             pieces: EntrySlab::new(),
             first_due: 0,
+            oldest_losses: 0,
         }
     }
 
@@ -182,8 +190,13 @@ impl RetransmitQueue {
             frame.stats.expired += 1;
         }
         let id = self.oldest.ahead(self.first_due as u32);
+        let leaves_alone = self.first_due == 0 && self.oldest_losses >= MAX_OLDEST_LOSSES;
         let Some(message) = self.window.get_mut(self.first_due) else { return false };
         let written = match &mut message.state {
+            SendState::Whole { .. } if leaves_alone && frame.writer.pos() > 0 => {
+                frame.shared.waits_for_packet = Some(frame.channel);
+                return false;
+            }
             SendState::Whole { .. } => {
                 match plan_frame(frame.writer, frame.channel, Some(id), message.bytes, message.was_deferred) {
                     FramePlan::Whole => write_whole(message, id, frame),
@@ -208,6 +221,9 @@ impl RetransmitQueue {
         };
         // A message waits for a whole packet once; then it is sliced.
         message.was_deferred |= !written && frame.writer.is_unlimited();
+        if written && leaves_alone {
+            frame.writer.close();
+        }
         self.skip_not_due();
         written
     }
@@ -247,6 +263,7 @@ impl RetransmitQueue {
             if let SendState::Whole { due } | SendState::Withdrawn { due } = &mut message.state {
                 *due = true;
                 self.first_due = self.first_due.min(index);
+                self.oldest_losses = self.oldest_losses.saturating_add(u8::from(index == 0));
             }
         }
     }
@@ -349,6 +366,7 @@ impl RetransmitQueue {
                 self.superseded.messages -= 1;
             }
             self.oldest = self.oldest.ahead(1);
+            self.oldest_losses = 0;
             self.first_due = self.first_due.saturating_sub(1);
         }
     }
