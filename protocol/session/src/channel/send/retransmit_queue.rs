@@ -73,9 +73,9 @@ entry_index! {
 /// 10 % reach this number once in a hundred million times.
 const MAX_MIXED_LOSSES: u8 = 8;
 
-/// After this many losses the oldest message leaves in a packet without others, if it is sent whole: a receiver without
-/// memory refuses each packet that holds it together with messages behind other gaps, and acknowledges nothing more
-/// until it has arrived.
+/// After this many losses the oldest message, or its withdrawal, leaves in a packet without others, unless it is sent
+/// in slices: a receiver without memory refuses each packet that holds it together with messages behind other gaps, and
+/// acknowledges nothing more until it has arrived.
 const MAX_OLDEST_LOSSES: u8 = 2;
 
 /// The pieces of a message that is sent in slices.
@@ -193,7 +193,7 @@ impl RetransmitQueue {
         let leaves_alone = self.first_due == 0 && self.oldest_losses >= MAX_OLDEST_LOSSES;
         let Some(message) = self.window.get_mut(self.first_due) else { return false };
         let written = match &mut message.state {
-            SendState::Whole { .. } if leaves_alone && frame.writer.pos() > 0 => {
+            SendState::Whole { .. } | SendState::Withdrawn { .. } if leaves_alone && frame.writer.pos() > 0 => {
                 frame.shared.waits_for_packet = Some(frame.channel);
                 return false;
             }
