@@ -17,7 +17,7 @@ use slipgate_tests::sinks::Payloads;
 
 /// The goal, for all channels of a client together, with the memory that each connection takes from its start.
 const MAX_OUTSIDE: i64 = 256 << 10;
-/// What was measured with mixed layouts, 223,052 bytes, and a little more.
+/// What was measured with mixed layouts, 223,060 bytes, and a little more.
 const MEASURED_OUTSIDE: i64 = 230_000;
 const FAR: u32 = MAX_QUEUE_MESSAGES as u32 - 1;
 

@@ -86,7 +86,7 @@ pub(crate) struct FramesInFlight {
     allowed_frames: usize,
     /// From how many frames on the next packet should wait, unless more may be allowed.
     full_at: usize,
-    /// When a packet was added last.
+    /// When the list was long last, as far as is known.
     last_use: Instant,
     /// The number of the first frame that is remembered.
     first_frame: u32,

@@ -109,7 +109,7 @@ pub(crate) struct RetransmitQueue {
     pieces: EntrySlab<PiecesIndex, UnackedPieces>,
     /// The index of the first message that is due, or the end of the window.
     first_due: usize,
-    /// Losses of the oldest message since it has been the oldest.
+    /// How often the oldest message was lost, or probed by a PTO, since it has been the oldest.
     oldest_losses: u8,
 }
 

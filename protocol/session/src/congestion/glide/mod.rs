@@ -471,7 +471,7 @@ impl Glide {
                     self.losses.forget();
                     self.losses.ignore_until(Seconds(sample.now));
                 }
-                // So does loss beyond the random loss that a test has measured.
+                // Loss beyond the random loss that a test has measured shows the capacity, too.
                 let exceeds_random = !sample.app_limited && sample.has_excess_loss && self.losses.random_loss() > 0.0;
                 self.mode = GlideMode::Delay;
                 self.startup_ended_at = sample.now;
